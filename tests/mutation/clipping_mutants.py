@@ -119,12 +119,6 @@ MUTANTS = (
                 "test_one_weight_for_all_records",
             ),
             (
-                "a batch without places is taken",
-                "if places == 0:",
-                "if False:",
-                "test_the_number_of_places_is_a_shape",
-            ),
-            (
                 "the end of a long vector is left out of the sum",
                 "terms = jnp.pad(terms, (0, -terms.size % BLOCK))",
                 "terms = terms[: terms.size // BLOCK * BLOCK]",
@@ -192,6 +186,18 @@ MUTANTS = (
                 "rows[:, None] == rows[None, :]",
                 "jnp.eye(count, dtype=bool)",
                 "test_no_record_of_any_kind_contributes_more_than_the_bound",
+            ),
+        ],
+    )
+    + of(
+        "privacy/per_record/records.py",
+        "tests/privacy/test_clipping.py",
+        [
+            (
+                "a batch without places is taken",
+                "if places == 0:",
+                "if False:",
+                "test_the_number_of_places_is_a_shape",
             ),
         ],
     )

@@ -13,6 +13,7 @@ from tacit.core.contract import Clip
 from tacit.privacy import clipping
 from tacit.privacy.clipping import clip, clipped_gradient
 from tacit.privacy.per_record import blocks, gradients, pairs
+from tacit.privacy.per_record.gradients import Records as Held
 from tacit.privacy.per_record.gradients import clipped_sum, number_above, planned
 
 
@@ -122,7 +123,7 @@ def test_it_is_the_sum_of_gradients_clipped_one_by_one(model: Any) -> None:
     with jax.enable_x64(True):
         params = some_params(model, np.float64)
         batch = some_records(7, np.float64)._replace(weight=np.asarray([1, 1, 0, 1, 2, 1, 1.0]))
-        assert len(planned(loss, to, params, batch).layers) == LAYERS[model]
+        assert len(planned(loss, to, params, Held(batch)).layers) == LAYERS[model]
         found, wanted = jax.jit(clipped_sum(loss, to))(params, batch), one_by_one(loss, to, params, batch)
         assert_alike(found, wanted, 0.02 if model is halved else 1e-9)
 

@@ -22,6 +22,7 @@ import typer
 from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
+from tacit.cli.board import board
 from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
 from tacit.cli.sweep import sweep
 from tacit.cli.usage import explained
@@ -220,6 +221,7 @@ def compare(
 # In the order in which help lists them: what a newcomer wants first.
 app.command(epilog="Example: tacit sweep examples/sweep.toml --out runs/sweep")(sweep)
 app.command(epilog="Example: tacit predict runs/iris new.csv --out predictions.csv")(model.predict)
+app.command(epilog="Example: tacit board runs")(board)
 app.command(epilog="Example: tacit audit online_push_sum --mechanism laplace --epsilon 1")(audit)
 add_extensions(app)
 

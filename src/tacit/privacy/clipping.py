@@ -32,9 +32,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.core.contract import Array, Batch, Clip, Objective, Params, Separable, Tree
+from tacit.core.contract import Array, Batch, Clip, Key, Objective, Params, Separable, Tree
 from tacit.core.errors import ConfigError, ContractError, DataError
 from tacit.privacy.per_record.blocks import in_blocks, records_at_once
+from tacit.privacy.per_record.records import present_in, records_in
 
 BLOCK = 32
 _FIXED_ROUNDINGS = 24
@@ -78,54 +79,12 @@ def refuse_nonfinite(tree: Tree, what: str) -> None:
             )
 
 
-def records_in(batch: Batch) -> int:
-    """Count the places for records in a batch, absent records included: a shape, so it tells nothing of the data.
-
-    Args:
-      batch: `y` of shape () is one record and (b,) is b of them; a batch without `y` is one record.
-
-    Returns:
-      A Python int, also under `jax.jit`.
-
-    Example:
-      >>> import numpy as np
-      >>> from tacit.streams import Batch
-      >>> records_in(Batch(np.ones((3, 2)), np.ones(3)))
-      3
-    """
-    y = getattr(batch, "y", None)
-    if y is None or jnp.ndim(y) == 0:
-        return 1
-    places = int(jnp.shape(y)[0])
-    if places == 0:
-        raise DataError("a batch has no place for a record (y has shape (0,)); pad it and give the padding weight 0")
-    return places
-
-
-def present_in(batch: Batch) -> Array | int:
-    """Count the records that are there in a batch: places of a weight above 0.
-
-    Args:
-      batch: As for `records_in`; without a `weight` all records are there.
-
-    Returns:
-      An int, or an array under a weight.
-
-    Example:
-      >>> import numpy as np
-      >>> from tacit.streams import Batch
-      >>> int(present_in(Batch(np.ones((3, 2)), np.ones(3), np.array([1.0, 0.0, 2.0]))))
-      2
-    """
-    places, weight = records_in(batch), getattr(batch, "weight", None)
-    return places if weight is None else jnp.sum(jnp.broadcast_to(jnp.asarray(weight) > 0, (places,)))
-
-
 class GradientParts(NamedTuple):
     """A gradient as a sum of a part that depends on data and one that does not."""
 
     data: Callable[..., Params]
-    """(parameters, batch) -> the mean over the places of the batch; a third argument says over how many instead."""
+    """(parameters, batch, over=None, key=None) -> the mean over the places of the batch, or over `over` records; an
+    objective that draws in training needs the key."""
     penalty: Callable[[Params], Params] | None
     """Of the parameters alone: it needs no clip and no noise. None where there is none, or it cannot be told apart."""
 
@@ -143,7 +102,7 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
       clip: Bound (2^-30 to 2^30) and norm; None leaves gradients as they are, and all in `data`.
 
     Returns:
-      The functions `data(params, batch, over=None)` and `penalty(params)`.
+      The functions `data(params, batch, over=None, key=None)` and `penalty(params)`.
 
     Example:
       >>> import tacit
@@ -151,23 +110,28 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
       >>> gradient_parts(tacit.objectives.logistic(l2=0.1), Clip(1.0)).penalty is None
       False
     """
-    loss = objective.loss
+    gradient, loss = jax.grad(_learnt(objective, apart=clip is not None)), objective.loss
     if clip is None:
-        return GradientParts(lambda params, batch, over=None: jax.grad(loss)(params, batch), None)
-    data, regulariser = (loss.data, loss.regulariser) if isinstance(loss, Separable) else (loss, None)
-    return GradientParts(_clipped_gradients(data, clip), None if regulariser is None else jax.grad(regulariser))
+        return GradientParts(lambda params, batch, over=None, key=None: gradient(params, batch, key), None)
+    penalty = jax.grad(loss.regulariser) if isinstance(loss, Separable) else None
+    mean = _clipped_gradients(_learnt(objective, apart=True), clip)
+    if objective.training is None:
+        return GradientParts(lambda params, batch, over=None, key=None: mean(params, batch, over), penalty)
+    return GradientParts(mean, penalty)
 
 
-def _clipped_gradients(loss: Callable[[Params, Batch], Array], clip: Clip) -> Callable[..., Params]:
-    """Make the mean over a batch of each record's clipped gradient, by the way that its size asks for."""
+def _clipped_gradients(loss: Callable[..., Array], clip: Clip) -> Callable[..., Params]:
+    """Make the mean over a batch of each record's clipped gradient, by the way that the model's size asks for."""
     formed = clipped_mean(jax.grad(loss), clip)
 
-    def mean(params: Params, batch: Batch, over: Array | None = None) -> Params:
+    def mean(params: Params, batch: Batch, over: Array | None = None, key: Key | None = None) -> Params:
         if not _large(params, batch):
-            return formed(params, batch, over)
+            return formed(params, batch, over, key)
         from tacit.privacy.per_record.gradients import clipped_sum  # a small model does without
 
-        return _over(clipped_sum(loss, clip)(params, batch), records_in(batch) if over is None else over)
+        places = records_in(batch)
+        summed = clipped_sum(loss, clip)(params, batch, None if key is None else jax.random.split(key, places))
+        return _over(summed, places if over is None else over)
 
     return mean
 
@@ -178,15 +142,36 @@ def _large(params: Params, batch: Batch) -> bool:
     return several and sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)) > SMALL
 
 
-def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[..., Tree]:
+def _learnt(objective: Objective, apart: bool) -> Callable[..., Array]:
+    """Return (parameters, batch, key) -> the loss that is learnt from; `apart`: without the regulariser, if it can."""
+    loss, drawn = objective.loss, objective.training
+    if drawn is None:
+        chosen: Callable[[Params, Batch], Array] = loss.data if apart and isinstance(loss, Separable) else loss
+        return lambda params, batch, key=None: chosen(params, batch)
+
+    def learnt(params: Params, batch: Batch, key: Key | None = None) -> Array:
+        if key is None:
+            raise ConfigError(
+                f"objective {objective.name!r} draws in training (dropout, augmentation), and the method hands its "
+                "gradient no key, so that nothing would be drawn; use a method that hands one on, e.g. "
+                "distributed_online, or leave out what draws"
+            )
+        found = drawn(key, params, batch)
+        return found if apart or not isinstance(loss, Separable) else found + loss.regulariser(params)
+
+    return learnt
+
+
+def clipped_mean(of_one: Callable[..., Tree], clip: Clip) -> Callable[..., Tree]:
     """Make the mean over a batch of a function of one record, with each record's value clipped.
 
     Args:
-      of_one: (parameters, record) -> a tree of floating arrays.
+      of_one: (parameters, record) -> a tree of floating arrays; with a key for the mean, (parameters, record, key).
       clip: Bound (2^-30 to 2^30) and norm of each record's value.
 
     Returns:
-      A function of (parameters, batch, over=None): the mean over the places of the batch, or over `over` records.
+      A function of (parameters, batch, over=None, key=None): the mean over the places of the batch, or over `over`
+      records. Of a key every record gets one of its own.
 
     Example:
       >>> import jax.numpy as jnp
@@ -199,23 +184,25 @@ def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callabl
     bounded = clip
     _check(bounded)
 
-    def of_record(params: Params, record: Batch) -> Tree:
-        clipped = _clip(of_one(params, record), bounded)
+    def of_record(params: Params, record: Batch, *key: Key) -> Tree:
+        clipped = _clip(of_one(params, record, *key), bounded)
         weight = getattr(record, "weight", None)
         if weight is None:
             return clipped
         return jax.tree.map(lambda leaf: jnp.where(jnp.asarray(weight) > 0, leaf, 0), clipped)
 
-    def mean(params: Params, batch: Batch, over: Array | None = None) -> Tree:
-        count = records_in(batch) if over is None else over
+    def mean(params: Params, batch: Batch, over: Array | None = None, key: Key | None = None) -> Tree:
+        places = records_in(batch)
+        count = places if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
-            return of_record(params, batch)
+            return of_record(params, batch) if key is None else of_record(params, batch, key)
+        keys = () if key is None else (jax.random.split(key, places),)
 
-        def of_some(some: Batch) -> Tree:
-            return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), _of_each(of_record, params, some))
+        def of_some(some: tuple[Batch, tuple[Key, ...]]) -> Tree:
+            return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), _of_each(of_record, params, some[0], *some[1]))
 
-        summed = in_blocks(of_some, batch, records_at_once(jax.eval_shape(of_record, params, _first(batch))))
-        return _over(summed, count)
+        one = jax.eval_shape(of_record, params, *_first((batch, *keys)))
+        return _over(in_blocks(of_some, (batch, keys), records_at_once(one)), count)
 
     return mean
 
@@ -241,13 +228,14 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
       >>> share(jnp.zeros(1), tacit.streams.Batch(jnp.ones((2, 1)), jnp.asarray([0.5, 9.0])))
       Array(0.5, dtype=float32)
     """
-    loss = objective.loss.data if isinstance(objective.loss, Separable) else objective.loss
+    loss = _learnt(objective, apart=True)
     gradient = jax.grad(loss)
+    key = None if objective.training is None else jax.random.key(0)  # one draw for all: it is a figure to look at
     size: Callable[[Array], Array] = {"l1": jnp.abs, "l2": jnp.square, "linf": jnp.abs}[clip.norm]
     bound = clip.bound**2 if clip.norm == "l2" else clip.bound
 
     def above(params: Params, record: Batch) -> Array:
-        sizes = [size(leaf) for leaf in jax.tree.leaves(gradient(params, record))]
+        sizes = [size(leaf) for leaf in jax.tree.leaves(gradient(params, record, key))]
         if clip.norm == "linf":
             return jnp.max(jnp.stack([jnp.max(leaf) for leaf in sizes])) > bound
         return sum((jnp.sum(leaf) for leaf in sizes), jnp.zeros(())) > bound
@@ -256,7 +244,8 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
         if _large(params, batch):
             from tacit.privacy.per_record.gradients import number_above
 
-            return number_above(loss, clip)(params, batch) / jnp.maximum(present_in(batch), 1)
+            number = number_above(lambda params, record: loss(params, record, key), clip)
+            return number(params, batch) / jnp.maximum(present_in(batch), 1)
         cut = _of_each(above, params, batch)
         there = jnp.broadcast_to(
             jnp.asarray(1.0 if getattr(batch, "weight", None) is None else batch.weight) > 0, cut.shape
@@ -266,20 +255,20 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
     return share
 
 
-def _first(batch: Batch) -> Batch:
-    return jax.tree.map(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, batch)
+def _first(records: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, records)
 
 
-def _of_each(function: Callable[[Params, Batch], Tree], params: Params, batch: Batch) -> Tree:
+def _of_each(function: Callable[..., Tree], params: Params, batch: Batch, *keys: Array) -> Tree:
     """Apply a function of one record to each of a batch's, along a leading axis unless the batch is one record."""
     if jnp.ndim(getattr(batch, "y", 0)) == 0:
         return function(params, batch)
     # A leaf without axes (one weight for all) belongs to every record.
     axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
-    return jax.vmap(function, in_axes=(None, axes))(params, batch)
+    return jax.vmap(function, in_axes=(None, axes, *(0 for _ in keys)))(params, batch, *keys)
 
 
-def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Params, Batch], Params]:
+def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[..., Params]:
     """Make an objective's gradient with each record's part clipped: both parts of `gradient_parts` together.
 
     Args:
@@ -287,7 +276,7 @@ def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Param
       clip: Bound (2^-30 to 2^30) and norm of a record's gradient; None leaves gradients as they are.
 
     Returns:
-      A function of (parameters, batch).
+      A function of (parameters, batch, key=None); an objective that draws in training needs the key.
 
     Example:
       >>> import jax.numpy as jnp, tacit
@@ -298,8 +287,8 @@ def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Param
     """
     data, penalty = gradient_parts(objective, clip)
 
-    def gradient(params: Params, batch: Batch) -> Params:
-        found = data(params, batch)
+    def gradient(params: Params, batch: Batch, key: Key | None = None) -> Params:
+        found = data(params, batch, key=key)
         return found if penalty is None else jax.tree.map(jnp.add, found, penalty(params))
 
     return gradient

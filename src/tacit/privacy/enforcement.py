@@ -24,8 +24,9 @@ import jax
 import jax.numpy as jnp
 
 from tacit.core.contract import Array, Batch, Clip, Extent, Mechanism, Tree, View
-from tacit.privacy.clipping import clip, present_in, records_in
+from tacit.privacy.clipping import clip
 from tacit.privacy.per_record.blocks import in_blocks, records_at_once
+from tacit.privacy.per_record.records import present_in, records_in
 
 NOTICED = 1e-3
 """A change by more than this share of the sensitivity is no rounding."""

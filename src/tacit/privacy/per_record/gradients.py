@@ -18,13 +18,41 @@ import jax.numpy as jnp
 from tacit.core.contract import Array, Batch, Clip, Params, Tree
 from tacit.core.rewriting import Operation, run, walk
 from tacit.privacy.clipping import clip as clipped
-from tacit.privacy.clipping import records_in
 from tacit.privacy.per_record.blocks import ROOM, in_blocks, records_at_once, spread
 from tacit.privacy.per_record.layers import Followed, Layer, layer_of, moved, plain, unmoved
 from tacit.privacy.per_record.norms import Scale, Size, factors, norm, roundings_of
 from tacit.privacy.per_record.pairs import Pair
+from tacit.privacy.per_record.records import records_in
 
-Loss = Callable[[Params, Batch], Array]
+Loss = Callable[..., Array]
+"""(parameters, record) -> a number; of records with keys, (parameters, record, key)."""
+
+
+class Records(NamedTuple):
+    """Records of a batch, and a key for each where the loss draws."""
+
+    batch: Batch
+    keys: tuple[Array, ...] = ()
+
+    @property
+    def present(self) -> Array:
+        """Which places hold a record."""
+        places, weight = records_in(self.batch), getattr(self.batch, "weight", None)
+        return jnp.ones(places, bool) if weight is None else jnp.broadcast_to(jnp.asarray(weight) > 0, (places,))
+
+    @property
+    def axes(self) -> Records:
+        """The records' axis of each leaf; one without axes (a weight for all) belongs to every record."""
+        found: Records = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, self)
+        return found
+
+    @property
+    def first(self) -> Records:
+        """The shapes of one record."""
+        found: Records = jax.eval_shape(
+            lambda r: jax.tree.map(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, r), self
+        )
+        return found
 
 
 class Plan(NamedTuple):
@@ -41,9 +69,9 @@ class Plan(NamedTuple):
     """How many records there is room for."""
 
 
-def planned(loss: Loss, clip: Clip, params: Params, batch: Batch) -> Plan:
+def planned(loss: Loss, clip: Clip, params: Params, records: Records) -> Plan:
     """Find out by tracing which parameters go into which layers."""
-    closed = jax.make_jaxpr(loss)(params, _first(batch))
+    closed = jax.make_jaxpr(loss)(params, *_flat(records.first))
     leaves = jax.tree.leaves(params)
     found: dict[int, list[tuple[Layer, jax.ShapeDtypeStruct]]] = {k: [] for k in range(len(leaves))}
     other: set[int] = set()
@@ -79,23 +107,27 @@ def planned(loss: Loss, clip: Clip, params: Params, batch: Batch) -> Plan:
     )
 
 
-def clipped_sum(loss: Loss, clip: Clip) -> Callable[[Params, Batch], Tree]:
+def clipped_sum(loss: Loss, clip: Clip) -> Callable[..., Tree]:
     """Make the sum over a batch's present records of the gradient of each, clipped.
 
     Args:
-      loss: (params, one record) -> a number.
+      loss: Of one record.
       clip: Bound and norm.
+
+    Returns:
+      A function of (parameters, batch, keys=None), with a key for each record where the loss draws.
     """
 
-    def summed(params: Params, batch: Batch) -> Tree:
-        plan = planned(loss, clip, params, batch)
+    def summed(params: Params, batch: Batch, keys: Array | None = None) -> Tree:
+        records = Records(batch, () if keys is None else (keys,))
+        plan = planned(loss, clip, params, records)
 
-        def of_some(some: Batch) -> Tree:
+        def of_some(some: Records) -> Tree:
             if not plan.layers:
                 return _one_by_one(loss, clip, params, some)
             return _passed(plan, params, some).summed(clip, params)
 
-        return in_blocks(of_some, batch, plan.at_once)
+        return in_blocks(of_some, records, plan.at_once)
 
     return summed
 
@@ -104,24 +136,24 @@ def number_above(loss: Loss, clip: Clip) -> Callable[[Params, Batch], Array]:
     """Make the number of a batch's present records whose gradient is above the clip.
 
     Args:
-      loss: (params, one record) -> a number.
+      loss: Of one record, without a key.
       clip: Bound and norm.
     """
 
     def number(params: Params, batch: Batch) -> Array:
-        plan = planned(loss, clip, params, batch)
+        plan = planned(loss, clip, params, Records(batch))
 
-        def changed(record: Batch) -> Array:
-            gradient = jax.grad(loss)(params, record)
+        def changed(record: Records) -> Array:
+            gradient = jax.grad(loss)(params, record.batch)
             same = jax.tree.map(lambda a, b: jnp.all(a == b), gradient, clipped(gradient, clip))
             return ~jnp.all(jnp.stack(jax.tree.leaves(same)))
 
-        def of_some(some: Batch) -> Array:
+        def of_some(some: Records) -> Array:
             if plan.layers:
                 return jnp.sum(_passed(plan, params, some).factors(clip)[1])
-            return jnp.sum(jax.vmap(changed, in_axes=(_axes(some),))(some) & _present(some))
+            return jnp.sum(jax.vmap(changed, in_axes=(some.axes,))(some) & some.present)
 
-        found: Array = in_blocks(of_some, batch, plan.at_once)
+        found: Array = in_blocks(of_some, Records(batch), plan.at_once)
         return found
 
     return number
@@ -163,11 +195,11 @@ class _Passed(NamedTuple):
         return jax.tree.unflatten(structure, [total[k].astype(leaf.dtype) for k, leaf in enumerate(leaves)])
 
 
-def _passed(plan: Plan, params: Params, batch: Batch) -> _Passed:
+def _passed(plan: Plan, params: Params, records: Records) -> _Passed:
     """Run the loss once forwards and once backwards, over all records of a batch, and take the norms."""
-    leaves, places = jax.tree.leaves(params), records_in(batch)
+    leaves, places = jax.tree.leaves(params), records_in(records.batch)
 
-    def of_one(own: list[Array], taps: dict[int, Array], record: Batch) -> tuple[Array, dict[int, Array]]:
+    def of_one(own: list[Array], taps: dict[int, Array], record: Records) -> tuple[Array, dict[int, Array]]:
         seen: dict[int, Array] = {}
         values: list[Any] = [Followed(leaf, k) if k in plan.layers else leaf for k, leaf in enumerate(leaves)]
         for k, value in zip(plan.alone, own, strict=True):
@@ -188,13 +220,13 @@ def _passed(plan: Plan, params: Params, batch: Batch) -> _Passed:
         return value, seen
 
     def of_all(own: list[Array], taps: dict[int, Array]) -> tuple[Array, dict[int, Array]]:
-        losses, seen = jax.vmap(of_one, in_axes=(0, 0, _axes(batch)))(own, taps, batch)
+        losses, seen = jax.vmap(of_one, in_axes=(0, 0, records.axes))(own, taps, records)
         return jnp.sum(losses), seen
 
     copies = [jnp.broadcast_to(leaves[k], (places, *leaves[k].shape)) for k in plan.alone]
     taps = {k: jnp.zeros((places, *out.shape), out.dtype) for k, out in plan.outputs.items()}
     (own, said), seen = jax.grad(of_all, argnums=(0, 1), has_aux=True)(copies, taps)
-    present = _present(batch)
+    present = records.present
     formed = dict(zip(plan.alone, own, strict=True))
     parts = []
     for leaf, layer in plan.layers.items():
@@ -232,26 +264,16 @@ def _of_formed(formed: dict[int, Array], layers: dict[int, Layer], leaves: list[
     return _Part(Size(mantissa, scale.exponent, roundings_of(one)), contribution), scale.finite
 
 
-def _one_by_one(loss: Loss, clip: Clip, params: Params, batch: Batch) -> Tree:
+def _one_by_one(loss: Loss, clip: Clip, params: Params, records: Records) -> Tree:
     """Return the sum of gradients that are formed and clipped record by record."""
 
-    def of_record(record: Batch) -> Tree:
-        cut, weight = clipped(jax.grad(loss)(params, record), clip), getattr(record, "weight", None)
+    def of_record(record: Records) -> Tree:
+        cut, weight = clipped(jax.grad(loss)(params, *_flat(record)), clip), getattr(record.batch, "weight", None)
         return cut if weight is None else jax.tree.map(lambda leaf: jnp.where(weight > 0, leaf, 0), cut)
 
-    each = jax.vmap(of_record, in_axes=(_axes(batch),))(batch)
+    each = jax.vmap(of_record, in_axes=(records.axes,))(records)
     return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), each)
 
 
-def _axes(batch: Batch) -> Batch:
-    """Return the records' axis of each leaf; one without axes (a weight for all) belongs to every record."""
-    return jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
-
-
-def _present(batch: Batch) -> Array:
-    places, weight = records_in(batch), getattr(batch, "weight", None)
-    return jnp.ones(places, bool) if weight is None else jnp.broadcast_to(jnp.asarray(weight) > 0, (places,))
-
-
-def _first(batch: Batch) -> Batch:
-    return jax.eval_shape(lambda b: jax.tree.map(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, b), batch)
+def _flat(record: Records) -> tuple[Any, ...]:
+    return (record.batch, *record.keys)

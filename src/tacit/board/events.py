@@ -1,0 +1,94 @@
+"""Events for browsers: one task looks at the runs, and all who listen hear of the same changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from tacit.board.runs import Found, Runs
+
+EVERY = 0.5
+"""Seconds from one look to the next."""
+SILENCE = 10.0
+"""Seconds after which a comment keeps a connection open."""
+MOST_WAITING = 200
+"""Events that a listener may be behind; one that is slower loses them and asks for the list anew."""
+
+
+class Broadcast:
+    """Changes of runs, told to all listeners. Used from the event loop alone."""
+
+    def __init__(self, runs: Runs) -> None:
+        """Look at some runs."""
+        self._runs = runs
+        self._before: dict[str, Found] | None = None
+        self._listeners: set[asyncio.Queue[str]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def heard(self) -> AsyncIterator[str]:
+        """Yield events, and comments in between, as they are sent."""
+        mine: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
+        self._listeners.add(mine)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch())
+        try:
+            yield ": the board\n\n"
+            while True:
+                try:
+                    yield await asyncio.wait_for(mine.get(), SILENCE)
+                except TimeoutError:
+                    yield ": still here\n\n"
+        finally:
+            self._listeners.discard(mine)
+
+    def tell(self, name: str, content: Any) -> None:
+        """Send an event to all listeners.
+
+        Args:
+          name: Of the event.
+          content: Its data, JSON.
+        """
+        event = f"event: {name}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n"
+        for listener in self._listeners:
+            if listener.full():
+                while not listener.empty():
+                    listener.get_nowait()
+                listener.put_nowait('event: runs\ndata: {"changed":[]}\n\n')
+            else:
+                listener.put_nowait(event)
+
+    async def _watch(self) -> None:
+        while self._listeners:
+            now = {run.id: run for run in await run_in_threadpool(self._runs.all)}
+            before, self._before = self._before, now
+            if before is not None:
+                self._tell_of(before, now)
+            await asyncio.sleep(EVERY)
+        self._before = None
+
+    def _tell_of(self, before: dict[str, Found], now: dict[str, Found]) -> None:
+        changed = [id_ for id_ in before.keys() | now.keys() if before.get(id_) != now.get(id_)]
+        other = [id_ for id_ in changed if _standing(before.get(id_)) != _standing(now.get(id_))]
+        if other:
+            self.tell("runs", {"changed": sorted(other)})
+        for id_ in changed:
+            if (run := now.get(id_)) is not None and run.done != getattr(before.get(id_), "done", None):
+                self.tell("progress", {"id": id_, "done": run.done, "figures": run.figures})
+
+
+def _standing(run: Found | None) -> Any:
+    return None if run is None else (run.state, run.label, run.fault, run.sealed)
+
+
+def stream(broadcast: Broadcast) -> StreamingResponse:
+    """Return the answer that does not end.
+
+    Args:
+      broadcast: Whose events it sends.
+    """
+    return StreamingResponse(broadcast.heard(), media_type="text/event-stream")
