@@ -42,6 +42,8 @@ class Model:
     augment: Callable[[Key, Array], Array] | None
     columns: bool
     """Whether one output is meant for each record, so that (b, 1) is (b,)."""
+    log_odds: bool
+    """Whether outputs are logarithms of odds, so that probabilities follow."""
 
     def rows(self, x: Array) -> Array:
         """Return rows (b, features) or (b, *shape) in the form that the network sees."""

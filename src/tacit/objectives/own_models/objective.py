@@ -95,7 +95,7 @@ def from_model(
     if precision not in ("float32", "bfloat16"):
         raise ConfigError(f"precision = {precision!r}: expected 'float32' or 'bfloat16'")
     columns = kind in ("binary", "regression")
-    made = Model(network, form, precision == "bfloat16", augment, columns)
+    made = Model(network, form, precision == "bfloat16", augment, columns, loss in ("cross_entropy", "logistic"))
     data = BatchMean(made, function, kind == "multiclass")
     draws = network.draws or augment is not None
     own_name = network.name if name is None else name
