@@ -15,6 +15,7 @@ from tests.mutation import (
     interop_mutants,
     ledger_mutants,
     model_mutants,
+    observer_mutants,
     record_mutants,
     release_mutants,
     result_mutants,
@@ -42,6 +43,7 @@ GROUPS = {
     "tracing": tracing_mutants.MUTANTS,
     "doors": door_mutants.MUTANTS,
     "identity": identity_mutants.MUTANTS,
+    "observers": observer_mutants.MUTANTS,
     "wrappers": interop_mutants.MUTANTS,
     "models": model_mutants.MUTANTS,
 }

@@ -176,7 +176,8 @@ class Listener:
 
     async def _caller(self, connection: socket.socket) -> tuple[str, Secured] | None:
         """Return the in-neighbour at the other end, by its certificate; anybody else is refused."""
-        secured = await met(connection, self._watch.credentials(), self._events.refused)
+        credentials = self._watch.credentials()
+        secured = await met(connection, credentials, self._events.refused)
         if secured is None:
             return None
         name = None
