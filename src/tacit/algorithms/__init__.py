@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from tacit.algorithms.averaging.distributed_online import distributed_minibatch, distributed_online
     from tacit.algorithms.federated._importance import Shares, optimal_shares
     from tacit.algorithms.federated.fedavg import fedavg
+    from tacit.algorithms.federated.fedprox import fedprox
     from tacit.algorithms.federated.graph_federated import graph_federated
     from tacit.algorithms.federated.importance_fedavg import importance_fedavg
+    from tacit.algorithms.federated.scaffold import scaffold
+    from tacit.algorithms.federated.server_optimiser import fedadam, fedavgm
     from tacit.algorithms.mirror.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
     from tacit.algorithms.mirror.dynamic_mirror_descent import dynamic_mirror_descent
     from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
@@ -85,7 +88,10 @@ __all__ = [
     "dynamic_mirror_descent",
     "exact_diffusion",
     "extra",
+    "fedadam",
     "fedavg",
+    "fedavgm",
+    "fedprox",
     "find",
     "find_clusters",
     "gradient_tracking",
@@ -112,6 +118,7 @@ __all__ = [
     "register",
     "robust",
     "saddle_constants",
+    "scaffold",
     "sign_sgd",
     "zcdp_admm",
     "zcdp_subgradient",

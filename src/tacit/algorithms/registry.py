@@ -53,6 +53,10 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "push_diging": "tracking.push_diging",
         "extra": "tracking.extra",
         "exact_diffusion": "tracking.exact_diffusion",
+        "fedprox": "federated.fedprox",
+        "scaffold": "federated.scaffold",
+        "fedavgm": "federated.server_optimiser",
+        "fedadam": "federated.server_optimiser",
     }
 )
 """Methods of this package, by family -> the module that registers each."""
