@@ -21,8 +21,10 @@ if TYPE_CHECKING:
         decentralised_symmetric,
         local_online,
     )
+    from tacit.algorithms.averaging.choco_sgd import choco_sgd
     from tacit.algorithms.averaging.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
     from tacit.algorithms.averaging.distributed_online import distributed_minibatch, distributed_online
+    from tacit.algorithms.compression import compressed
     from tacit.algorithms.federated._importance import Shares, optimal_shares
     from tacit.algorithms.federated.fedavg import fedavg
     from tacit.algorithms.federated.fedprox import fedprox
@@ -57,6 +59,7 @@ _MODULES = {
     "Found": "personalised._discovery",
     "Shares": "federated._importance",
     "averaged": "model_average",
+    "compressed": "compression",
     "find_clusters": "personalised._discovery",
     "inverse": "schedules",
     "inverse_sqrt": "schedules",
@@ -74,8 +77,10 @@ __all__ = [
     "adapt_then_combine",
     "averaged",
     "centralised_online",
+    "choco_sgd",
     "clustered_federated",
     "combine_then_adapt",
+    "compressed",
     "consensus",
     "constrained_mirror_descent",
     "decentralised_asymmetric",

@@ -27,6 +27,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "consensus": "averaging.diffusion",
         "combine_then_adapt": "averaging.diffusion",
         "adapt_then_combine": "averaging.diffusion",
+        "choco_sgd": "averaging.choco_sgd",
         "mirror_descent": "mirror.mirror_descent",
         "dynamic_mirror_descent": "mirror.dynamic_mirror_descent",
         "constrained_mirror_descent": "mirror.constrained_mirror_descent",
@@ -38,6 +39,10 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "fedavg": "federated.fedavg",
         "importance_fedavg": "federated.importance_fedavg",
         "graph_federated": "federated.graph_federated",
+        "fedprox": "federated.fedprox",
+        "scaffold": "federated.scaffold",
+        "fedavgm": "federated.server_optimiser",
+        "fedadam": "federated.server_optimiser",
         "online_fedsgd": "asynchronous.online_federated",
         "online_fed": "asynchronous.online_federated",
         "pso_fed": "asynchronous.online_federated",
@@ -53,10 +58,6 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "push_diging": "tracking.push_diging",
         "extra": "tracking.extra",
         "exact_diffusion": "tracking.exact_diffusion",
-        "fedprox": "federated.fedprox",
-        "scaffold": "federated.scaffold",
-        "fedavgm": "federated.server_optimiser",
-        "fedadam": "federated.server_optimiser",
     }
 )
 """Methods of this package, by family -> the module that registers each."""

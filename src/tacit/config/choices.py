@@ -162,6 +162,16 @@ class MethodSettings(Section):
     robust: str | dict[str, Any] | None = None
     """By which rule it combines what it hears: its name, or a table of rule and settings; see
     `tacit.algorithms.robust`."""
+    compress: str | dict[str, Any] | None = None
+    """In how few bytes its models travel: a kind, or a table of kind and settings; see
+    `tacit.algorithms.compressed`."""
+
+
+class CompressSettings(Section):
+    """Settings of every way to compress, besides its own parameters."""
+
+    memory: bool | None = None
+    gamma: float | None = Field(default=None, gt=0, le=1)
 
 
 class RobustSettings(Section):
@@ -173,7 +183,7 @@ class RobustSettings(Section):
 
 def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSettings] = MethodSettings) -> Choice:
     """Check a section that names a method and sets its parameters."""
-    choice = _with_rule(choose(CONSTRUCTORS, data, place, common=common, key="name"))
+    choice = _with_compression(_with_rule(choose(CONSTRUCTORS, data, place, common=common, key="name")))
     average = getattr(choice.values, "average", None)
     if average is None or "average" in choice.own:
         return choice
@@ -201,6 +211,20 @@ def _with_rule(choice: Choice) -> Choice:
     return choice._replace(tables={**choice.tables, "robust": table})
 
 
+def _with_compression(choice: Choice) -> Choice:
+    """Check in how few bytes a method's models are to travel."""
+    kind = getattr(choice.values, "compress", None)
+    if kind is None or "compress" in choice.own:
+        return choice
+    from tacit.algorithms._compressors import COMPRESSORS
+
+    place, given = choice.place.table("compress"), {"kind": kind} if isinstance(kind, str) else kind
+    chosen = choose(COMPRESSORS, given, place, common=CompressSettings)
+    with located(place):
+        table = Table(chosen.settings(), chosen.function(**chosen.arguments()))
+    return choice._replace(tables={**choice.tables, "compress": table})
+
+
 def _wrapper(choice: Choice, key: str) -> dict[str, Any] | None:
     """Return the table of what is put around a method, other than by a parameter of its own; None: nothing is."""
     if key in choice.own or key not in choice.tables:
@@ -213,10 +237,15 @@ def _wrapper(choice: Choice, key: str) -> dict[str, Any] | None:
 def method_name(choice: Choice) -> str:
     """Return what the method that was chosen is called in tables."""
     name, rule, average = choice.kind, _wrapper(choice, "robust"), _wrapper(choice, "average")
+    short = _wrapper(choice, "compress")
     if rule is not None:
         from tacit.algorithms.robust_mixing import robust_name
 
         name = robust_name(name, rule["rule"])
+    if short is not None:
+        from tacit.algorithms.compression import compressed_name
+
+        name = compressed_name(name, short["kind"])
     if average is not None:
         from tacit.algorithms.model_average import averaged_name
 
@@ -225,15 +254,21 @@ def method_name(choice: Choice) -> str:
 
 
 def make_method(choice: Choice, objective: Objective) -> Algorithm:
-    """Return the method that was chosen, with the rule and the average of its models that were asked for."""
+    """Return the method that was chosen, with the rule, the compression and the average that were asked for."""
     with located(choice.place):
         made: Algorithm = choice.function(objective, **choice.arguments())
     rule, average = _wrapper(choice, "robust"), _wrapper(choice, "average")
+    short = _wrapper(choice, "compress")
     if rule is not None:
         from tacit.algorithms import robust
 
         with located(choice.place.table("robust")):
             made = robust(made, **rule)
+    if short is not None:
+        from tacit.algorithms import compressed
+
+        with located(choice.place.table("compress")):
+            made = compressed(made, **short)
     if average is not None:
         from tacit.algorithms import averaged
 

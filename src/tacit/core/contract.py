@@ -45,6 +45,7 @@ from tacit.core.messages import (
     push,
     share,
 )
+from tacit.core.packing import Packing
 
 __all__ = [
     "Adjacency",
@@ -135,6 +136,8 @@ class Phase(NamedTuple):
       answers: Name of an earlier phase's links. Only agents which that phase reached in this round take part, so that a
         sampled cohort works and is waited for, and no other agent; the others keep their state. Between two roles, an
         agent that the earlier phase did not reach keeps its state in that phase as well.
+      packing: How peers write the floating numbers of the private part in fewer bytes; the numbers that `emit` gives
+        must be such as it can write (`tacit.algorithms.compressed`). None: as they are.
     """
 
     links: str
@@ -145,6 +148,7 @@ class Phase(NamedTuple):
     source: str = "peer"
     target: str = "peer"
     answers: str | None = None
+    packing: Packing | None = None
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.core.contract import (
     Algorithm,
@@ -22,6 +23,7 @@ from tacit.core.contract import (
     View,
 )
 from tacit.core.errors import ConfigError, ContractError
+from tacit.core.packing import Packing, packed_size
 from tacit.privacy.charges import charges_all
 from tacit.privacy.noise import hides
 from tacit.privacy.noise.fixed_point import fixed_point_step
@@ -59,6 +61,18 @@ class MessageSpec(NamedTuple):
     addressed: bool
     """Whether the outbox picks whom it is for."""
     release: ReleaseSpec
+    packing: Packing | None = None
+    """How the floating numbers of its private part are written in fewer bytes; None: as they are."""
+
+    def bytes_of_leaves(self) -> list[tuple[int, Packing | None]]:
+        """Return what each leaf of a message takes on the wire, and its packing; None: it is written as it is."""
+        private = len(jax.tree.leaves(self.message.private))
+        found: list[tuple[int, Packing | None]] = []
+        for number, leaf in enumerate(jax.tree.leaves(self.message)):
+            count, dtype = math.prod(leaf.shape), np.dtype(leaf.dtype)
+            packed = packed_size(self.packing if number < private else None, count, dtype)
+            found.append((count * dtype.itemsize, None) if packed is None else (packed, self.packing))
+        return found
 
 
 def settle(
@@ -99,7 +113,7 @@ def _message_spec(algorithm: Algorithm, index: int, found: Sending, flow: Flow) 
     from_data = any(jax.tree.leaves(flow.value))
     release = ReleaseSpec(phase.mechanism, coordinates, from_data, found.records, in_sequence, found.value, index)
     _check_correlation(algorithm, release)
-    return MessageSpec(message, outbox.delivery, outbox.to is not None, release)
+    return MessageSpec(message, outbox.delivery, outbox.to is not None, release, phase.packing)
 
 
 def _check_correlation(algorithm: Algorithm, release: ReleaseSpec) -> None:

@@ -22,7 +22,7 @@ from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
-from tacit.metrics import message_bits
+from tacit.metrics.rounds import sent_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.live.parts import About, Watch
 from tacit.results.locks import writing_file
@@ -337,7 +337,7 @@ class Simulation:
     @property
     def _bits(self) -> np.ndarray:
         """Bits of a message of each phase."""
-        return np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
+        return np.array([sent_bits(spec) for spec in self.engine.specs], np.int64)
 
     def _noted(self, figures: np.ndarray, messages: np.ndarray) -> dict[str, np.ndarray]:
         """Return figures of some rounds by name, (rounds, repeats) each."""
