@@ -121,25 +121,25 @@ class Study:
 
 def over(
     cells: Callable[[bool], Sequence[Any]],
-    run: Callable[[Any], Mapping[str, Any]],
+    run: Callable[[Any], Any],
     seeds: tuple[int, int],
-    facts: Callable[[], Mapping[str, Any]] | None = None,
+    facts: Callable[[bool], Mapping[str, Any]] | None = None,
 ) -> Callable[[Crew, bool, int], Results]:
     """Return the usual `Study.measure`: every cell by itself, in as many processes as there are cores.
 
     Args:
       cells: quick -> NamedTuples, the long ones first. Their fields are the table's factors.
-      run: (cell, seeds, first seed) -> measures by name; a function of a module, which other processes can import.
+      run: (cell, seeds, first seed) -> measures by name; or rows, where a cell is one program for several of the
+        table. A function of a module, which other processes can import.
       seeds: Of the full and of the quick form.
-      facts: Further facts; "data" describes the data. Asked first, so that missing data are told before anything runs.
+      facts: quick -> further facts; "data" describes the data. Asked first, so that missing data are told before
+        anything runs.
     """
 
     def measure(team: Crew, quick: bool, first: int) -> Results:
-        known = facts() if facts is not None else {}
+        known = facts(quick) if facts is not None else {}
         wanted = list(cells(quick))
-        found = team("running", run, [(cell, seeds[quick], first) for cell in wanted])
-        table = cells_of(wanted, found)
-        return Results(table.rows, known)
+        return cells_of(wanted, team("running", run, [(cell, seeds[quick], first) for cell in wanted]), known)
 
     return measure
 

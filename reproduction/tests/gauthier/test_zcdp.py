@@ -14,8 +14,12 @@ from tacit.privacy.planning import total_rho
 from tacit_reproduction.gauthier import zcdp, zcdp_tuning
 from tacit_reproduction.gauthier.nonsmooth import (
     AGENTS,
+    HALF,
+    MATCHED,
+    OURS,
     PROBLEMS,
     ROUNDS,
+    VANISHING,
     Cell,
     algorithm,
     clip_for,
@@ -26,7 +30,6 @@ from tacit_reproduction.gauthier.nonsmooth import (
     outcome,
     seen_before_noise,
 )
-from tacit_reproduction.gauthier.zcdp_tuning import HALF, MATCHED, OURS, VANISHING
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim
 
@@ -177,8 +180,8 @@ def test_settings_are_chosen_on_other_seeds_and_total_by_total(monkeypatch: pyte
         early = np.exp(-cell.step)
         return {"error": np.array([[early, np.exp(depth)]])[:, : 1 if rounds == 20 else 2]}
 
-    monkeypatch.setattr(zcdp_tuning, "algorithm", lambda cell, clip: cell)
-    monkeypatch.setattr(zcdp_tuning, "outcome", valley)
+    monkeypatch.setattr(zcdp_tuning.ns, "algorithm", lambda cell, clip: cell)
+    monkeypatch.setattr(zcdp_tuning.ns, "outcome", valley)
     cells = zcdp_tuning.tuned(lambda what, do, tasks: [do(task) for task in tasks], "lad", (3.0, 6.0), 1.0, 500)
     assert asked == {((500, 4), 200), ((500, 4), 20)}
     chosen = {(cell.method, cell.total): (cell.step, cell.penalty) for cell in cells}

@@ -110,14 +110,13 @@ def test_one_release_costs_its_epsilon_once_and_without_noise_is_the_mean_gradie
 
 
 def test_small_runs_have_a_row_for_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("EXAMPLES", (80, 80)), ("SEEDS", (2, 2))):
-        monkeypatch.setattr(synthetic, name, value)
-        monkeypatch.setattr(minibatch, name, value)
-    rows = synthetic.run((4, 0.1, True, 0))
+    for module in (synthetic, minibatch):
+        monkeypatch.setattr(module, "EXAMPLES", (80, 80))
+    rows = synthetic.run((synthetic.Task(4, 0.1, True), 2, 0))
     assert [row.factors["judged"] for row in rows] == ["own", "mixture"]
     assert all(row.measures["final"].shape == (2,) and np.all(row.measures["idle"] > 0) for row in rows)
     monkeypatch.setattr(minibatch, "EPSILONS", (0.0, 1.0))
-    rows = minibatch.run((minibatch.BALL, 5, 10.0, True, 0))
+    rows = minibatch.run((minibatch.Task(minibatch.BALL, 5, 10.0, True), 2, 0))
     assert [row.factors["epsilon"] for row in rows] == [0.0, 1.0] * 2
     for free, noisy in (rows[:2], rows[2:]):
         assert not np.array_equal(free.measures["final"], noisy.measures["final"])

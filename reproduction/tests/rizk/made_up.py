@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tacit_reproduction.ijcnn1_rows import Samples
+from tacit_reproduction.rizk.ijcnn1 import Samples
 from tacit_reproduction.study import Judgement
 from tacit_reproduction.table import Factor, Floats, Row
 

@@ -11,11 +11,10 @@ import pytest
 
 from reproduction.tests.rizk.made_up import blobs, failing, row, verdicts
 from tacit.core.errors import DataError
-from tacit_reproduction.ijcnn1_rows import Samples, load
-from tacit_reproduction.rizk import diffusion_ijcnn1, gfl_classification
+from tacit_reproduction.rizk import diffusion_ijcnn1, gfl_classification, ijcnn1
 from tacit_reproduction.rizk import diffusion_regression as regression
 from tacit_reproduction.rizk.diffusion import Draws, network
-from tacit_reproduction.rizk.gfl_classification import balanced_error
+from tacit_reproduction.rizk.ijcnn1 import Samples, balanced_error, load
 from tacit_reproduction.table import Results
 
 
@@ -154,7 +153,7 @@ def test_rows_are_balanced_and_agents_noisy_by_different_amounts(
     samples: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noisy = diffusion_ijcnn1.shared_out(samples, 200, 1)
-    monkeypatch.setattr(diffusion_ijcnn1, "DATA_NOISE", 0.0)
+    monkeypatch.setattr(ijcnn1, "DATA_NOISE", 0.0)
     clean = diffusion_ijcnn1.shared_out(samples, 200, 1).chunk(0, 200)
     assert noisy.data_size.sum() == 200  # all 100 positive rows and as many others
     assert {tuple(each) for each in clean.x.reshape(-1, 4)} <= {tuple(each) for each in samples.x}

@@ -9,9 +9,9 @@ import pytest
 
 from reproduction.tests.rizk.made_up import blobs, failing, row, verdicts
 from tacit.streams import linear_regression
-from tacit_reproduction.ijcnn1_rows import Samples
 from tacit_reproduction.rizk import importance_ijcnn1 as ijcnn1
 from tacit_reproduction.rizk import importance_regression as regression
+from tacit_reproduction.rizk.ijcnn1 import Samples
 from tacit_reproduction.table import Results
 
 
@@ -89,7 +89,13 @@ def test_verdicts_on_regression(changed: Any, missed: set[str], verdict: str) ->
 @pytest.fixture
 def samples(monkeypatch: pytest.MonkeyPatch) -> Samples:
     found = blobs()
-    for name, value in (("columns", lambda: found), ("CLIENTS", 6), ("COHORT", 3), ("SMALLEST", 20), ("LARGEST", 60)):
+    for name, value in (
+        ("load", lambda standardised: found),
+        ("CLIENTS", 6),
+        ("COHORT", 3),
+        ("SMALLEST", 20),
+        ("LARGEST", 60),
+    ):
         monkeypatch.setattr(ijcnn1, name, value)
     return found
 

@@ -13,7 +13,7 @@ import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -31,6 +31,7 @@ from tacit.core.errors import TacitError
 if TYPE_CHECKING:
     from tacit.algorithms import Entry
     from tacit.experiments.execute import Outcome
+    from tacit.interop.trackers import Tracker
     from tacit.results import Comparison
 
 app = typer.Typer(
@@ -236,7 +237,7 @@ def _run_file(
     out: Path | None = None,
     rounds: int | None = None,
     seed: int | None = None,
-    trackers: Sequence[Callable[[Any], object]] = (),
+    trackers: Sequence[Tracker] = (),
 ) -> None:
     from tacit.experiments import load
 
@@ -257,7 +258,7 @@ def _follow(file: Path, rounds: int | None, seed: int | None) -> NoReturn:
     raise typer.Exit
 
 
-def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
+def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Tracker] = ()) -> Outcome:
     from tacit.experiments import build
     from tacit.experiments.execute import execute
     from tacit.experiments.private import steps_kept
@@ -284,11 +285,11 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
         _print_finished(run)
         for track in trackers:
             try:
-                track(run)
+                track.finished(run)
             except TacitError as error:  # what was computed is not lost for that
                 say(f"not logged: {error}", err=True)
 
-    outcome = execute(problem, out, command=_command(), finished=finished)
+    outcome = execute(problem, out, command=_command(), finished=finished, watch=trackers)
     for words in planned.left_out:
         say(f"note: {words}", err=True)
     say("")
@@ -328,7 +329,7 @@ def _say_where(out: Path | None) -> None:
         say(f"models: in the folders of {out}; `tacit predict {out}/NAME data.csv` uses one")
 
 
-def _tracker(asked: str) -> Callable[[Any], object]:
+def _tracker(asked: str) -> Tracker:
     from tacit.interop.trackers import tracker
 
     return tracker(asked)

@@ -114,7 +114,9 @@ class Swarm:
         refuse_channel(config)
         self.problem, self.algorithm, self.directory = problem, algorithm, directory
         settings = config.run
-        self._own_code = [str(file) for file in own_files(choice.function for choice in config.algorithms)]
+        self._own_code = [
+            str(file) for file in own_files(choice.function for choice in (config.objective, *config.algorithms))
+        ]
         names = roster(problem.algorithms[algorithm], problem.graph(settings.seed))
         self.members = {name: Member(name, directory / name) for role in names.values() for name in role}
         learners = names[problem.algorithms[algorithm].learner]

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import averaged_step, first_model
 from tacit.algorithms.compression import compressed
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Mechanism, Objective, same_state, unprotected
 from tacit.privacy import statement

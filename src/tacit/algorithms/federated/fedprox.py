@@ -17,7 +17,7 @@ from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirem
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms._parts.validation import positive_number
 from tacit.algorithms.federated._server_round import called_rounds, server_init
-from tacit.algorithms.optimisers import LocalStep
+from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.privacy import statement

@@ -27,7 +27,7 @@ from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirem
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms._parts.validation import fraction, positive_number
 from tacit.algorithms.federated._server_round import average, called_rounds
-from tacit.algorithms.optimisers import LocalStep
+from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Array, Inbox, Key, Mechanism, Objective, Params, View, unprotected
 from tacit.core.errors import ConfigError

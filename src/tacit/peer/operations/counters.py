@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -45,6 +45,11 @@ METRICS = (
         "tacit_received_bytes_total", "counter", "Bytes of messages that arrived, refused ones included.", ("from",)
     ),
     Metric("tacit_connected", "gauge", "1 while the link is up.", ("neighbour", "direction")),
+    Metric("tacit_links", "gauge", "Links by state; a quarantined neighbour's count as that.", ("direction", "state")),
+    Metric("tacit_failed", "gauge", "1 where rounds have ended with a fault, as by a spent budget."),
+    Metric("tacit_model_finite", "gauge", "0 where the model has diverged; 1 without a model too."),
+    Metric("tacit_disk_free_bytes", "gauge", "Free bytes on the disk of the store."),
+    Metric("tacit_ledger_releases", "gauge", "Releases in the ledger."),
     *(
         Metric(f"tacit_{unit}_{name}", "gauge", f"{text} In {measure}.")
         for unit, measure in (("epsilon", "epsilon"), ("rho", "rho of zCDP"))
@@ -95,6 +100,7 @@ METRICS = (
 FIXED_LABELS = {
     "outcome": ("used", "queued", "bad", "known", "turned_away"),
     "direction": ("in", "out"),
+    "state": ("open", "late", "dead", "refused", "quarantined"),
 }
 """Labels whose values are the same for every peer."""
 NEIGHBOUR_LABELS = ("to", "from", "neighbour")
@@ -119,8 +125,6 @@ class Counters:
             self._values[metric.name] = dict.fromkeys(known, 0.0)
         self._found: dict[tuple[object, ...], tuple[Metric, tuple[str, ...]]] = {}
         """Calls -> the series that they are about."""
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
 
     def allow(self, neighbours: Iterable[str]) -> None:
         """Give more neighbours series of their own."""
@@ -156,15 +160,19 @@ class Counters:
         with self._lock:
             return sum(self._values[name].values())
 
-    def render(self) -> str:
-        """Return all metrics in the text format, in the order of the table."""
-        return generate_latest(self._registry).decode()
+    def render(self, left_out: Collection[str] = ()) -> str:
+        """Return all metrics but some in the text format, in the order of the table."""
+        registry = CollectorRegistry()
+        registry.register(_Part(self, left_out))
+        return generate_latest(registry).decode()
 
-    def collect(self) -> Iterator[Family]:
-        """Return the values as prometheus_client asks for them."""
+    def collect(self, left_out: Collection[str] = ()) -> Iterator[Family]:
+        """Return the values as prometheus_client has them."""
         with self._lock:
             values = {name: sorted(found.items()) for name, found in self._values.items()}
         for metric in METRICS:
+            if metric.name in left_out:
+                continue
             family = _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.labels)
             for labels, value in values[metric.name]:
                 family.add_metric(labels, value)
@@ -193,3 +201,14 @@ class Counters:
                 f"expected {', '.join(metric.labels) or '(none)'}"
             )
         return metric, tuple(given[x] if given[x] in self._allowed[x] else OTHER for x in metric.labels)
+
+
+class _Part(NamedTuple):
+    """What prometheus_client collects from."""
+
+    counters: Counters
+    left_out: Collection[str]
+
+    def collect(self) -> Iterator[Family]:
+        """Return the values."""
+        return self.counters.collect(self.left_out)
