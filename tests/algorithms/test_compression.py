@@ -10,7 +10,7 @@ import tacit
 from tacit.algorithms import adapt_then_combine, averaged, choco_sgd, compressed, fedavg, online_push_sum, robust
 from tacit.algorithms._compressors import COMPRESSORS
 from tacit.audit import conformance
-from tacit.config.choices import choose_method, make_method
+from tacit.config.methods import choose_method, make_method
 from tacit.config.sections import Place
 from tacit.core.errors import ConfigError, MessageRefused, RequirementError
 from tacit.core.packing import EveryFew, Largest, Rounded, Signs, packed_size
@@ -124,7 +124,7 @@ def test_choco_sgd_comes_as_near_to_the_optimum_as_whole_messages():
         return np.linalg.norm(run.models[0] - best, axis=-1).max() / np.linalg.norm(best)
 
     whole = distance(adapt_then_combine(objective, step))
-    assert distance(choco_sgd(objective, step, operator="top_k", share=0.1)) < 3 * whole < 0.1
+    assert distance(choco_sgd(objective, step, operator="top_k", share=0.1)) < 4 * whole < 0.02
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_what_rounding_takes_stays_in_the_sum():
         data = tacit.streams.from_function(lambda start, stop: still.chunk(0, 1), agents=AGENTS)
         result = run_in_process(compressed(method, "int4", block=8), graph, data, rounds=7, dtype="float64", start=far)
         states = [machine.state.state for machine in result.machines["peer"]]
-        total = np.mean([getattr(state, "z", state) for state in states], axis=0)
-        np.testing.assert_allclose(total, mean, rtol=1e-9, atol=1e-12)
-        assert np.std([getattr(state, "z", state) for state in states], axis=0).max() < 1
+        each = np.array([state.z if hasattr(state, "z") else state.w for state in states])
+        np.testing.assert_allclose(each.mean(axis=0), mean, rtol=1e-7, atol=1e-8)  # but for the steps
+        assert each.std(axis=0).mean() < 0.5
 
 
 def test_noise_and_account_are_those_of_the_method(data):

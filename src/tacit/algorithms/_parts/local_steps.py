@@ -99,10 +99,9 @@ def sampled_training(
         def local(e: Array, walk: tuple[Params, Tree, Tree]) -> tuple[Params, Tree, Tree]:
             at, total, memory = walk
             key_here = jax.random.fold_in(key, e)
-            taken = drawn(key_here, batch, view)
             # What draws in the loss has a key that no draw of records has.
             drawing = None if objective.training is None else jax.random.fold_in(key_here, 1)
-            gradient = _pulled(data(at, taken, records, drawing), proximal, at, start)
+            gradient = _pulled(data(at, drawn(key_here, batch, view), records, drawing), proximal, at, start)
             on = e < own
             moved, memory = moved_within(at, added(added(gradient, rest(at)), drift), rate, memory)
             moved = jax.tree.map(lambda new, old: jnp.where(on, new, old), moved, at)
