@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tacit.core.errors import ResultError, TacitError
 from tacit.results import Run
+from tacit.results.live.log import LiveLog
 from tacit.results.locks import writing
 from tacit.results.record import machine, versions
 from tacit.results.sealed import put, seal
@@ -63,9 +64,10 @@ class Study:
 
     def run(self, quick: bool, out: Path, seed: int) -> dict[str, Any]:
         """Run the study, write its directory and return the summary."""
-        with writing(out):
+        with writing(out), LiveLog(out) as log:
             begun, code = time.perf_counter(), code_digest()
-            with crew() as team:
+            log.begin(self.name, "study", {"algorithm": self.source, "seed": seed}, {"quick": quick}, self.title)
+            with crew(told=lambda done, total: log.rows(done, [], {}, rounds=total)) as team:
                 results = self.measure(team, quick, SEEDS_APART * seed)
             origin = {
                 "quick": quick,
@@ -76,7 +78,9 @@ class Study:
                 "versions": versions(),
                 "made_of": {"code": code, "data": digests(looked_for(), search_path())},
             }
-            return self._write(results.content(), origin, out)
+            summary = self._write(results.content(), origin, out)
+            log.end("done", len(results.rows))
+            return summary
 
     def judge_again(self, out: Path) -> dict[str, Any]:
         """Judge the stored outcomes of a directory by the code that is here now, and write its pages anew."""

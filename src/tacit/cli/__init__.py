@@ -22,7 +22,7 @@ import typer
 from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
-from tacit.cli.board import board
+from tacit.cli.board import board, watching
 from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
 from tacit.cli.sweep import sweep
 from tacit.cli.usage import explained
@@ -143,6 +143,9 @@ def run(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="Find the other processes by SLURM, Open MPI or Kubernetes.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it in a browser while it learns: `tacit board`.")
+    ] = False,
 ) -> None:
     """Run an experiment from a TOML file and write its directory (by default runs/NAME-OF-THE-FILE)."""
     if cluster or (coordinator, processes, process) != (None, None, None):
@@ -150,7 +153,8 @@ def run(
 
         if not join(coordinator, processes, process):
             _follow(file, rounds, seed)
-    _run_file(file, out, rounds, seed, [_tracker(asked) for asked in log or ()])
+    with watching(out or Path("runs") / file.stem, watch):
+        _run_file(file, out, rounds, seed, [_tracker(asked) for asked in log or ()])
 
 
 @app.command(epilog="Example: tacit algorithms --json")
