@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from tacit.core.correlation import Correlation, Memory
 from tacit.core.mechanism import (
@@ -45,7 +45,9 @@ from tacit.core.messages import (
     push,
     share,
 )
-from tacit.core.packing import Packing
+
+if TYPE_CHECKING:  # a running peer loads packings where its messages are packed
+    from tacit.core.packing import Packing
 
 __all__ = [
     "Adjacency",

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
 from tacit.core.contract import Array, Params, Tree
-
-if TYPE_CHECKING:
-    from tacit.runtime import MessageSpec
 
 
 def consensus_distance(params: Params) -> Array:
@@ -44,16 +40,6 @@ def message_bits(message_spec: Tree) -> int:
       192
     """
     return sum(math.prod(leaf.shape) * _bits(jnp.dtype(leaf.dtype)) for leaf in jax.tree.leaves(message_spec))
-
-
-def sent_bits(spec: MessageSpec) -> int:
-    """Payload of a phase's message in bits, as it is written; a boolean takes one.
-
-    Args:
-      spec: Of the phase.
-    """
-    leaves = zip(jax.tree.leaves(spec.message), spec.bytes_of_leaves(), strict=True)
-    return sum(message_bits(leaf) if packing is None else 8 * size for leaf, (size, packing) in leaves)
 
 
 def _bits(dtype: jnp.dtype) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,14 @@ from tacit.core.contract import (
     View,
 )
 from tacit.core.errors import ConfigError, ContractError
-from tacit.core.packing import Packing, packed_size
 from tacit.privacy.charges import charges_all
 from tacit.privacy.noise import hides
 from tacit.privacy.noise.fixed_point import fixed_point_step
 from tacit.runtime.calls import check_state, self_contained, with_data
 from tacit.runtime.data_flow import Flow, Method, Sending, followed, hearing, sending, trace
+
+if TYPE_CHECKING:
+    from tacit.core.packing import Packing
 
 
 class ReleaseSpec(NamedTuple):
@@ -66,12 +68,14 @@ class MessageSpec(NamedTuple):
 
     def bytes_of_leaves(self) -> list[tuple[int, Packing | None]]:
         """Return what each leaf of a message takes on the wire, and its packing; None: it is written as it is."""
-        private = len(jax.tree.leaves(self.message.private))
-        found: list[tuple[int, Packing | None]] = []
-        for number, leaf in enumerate(jax.tree.leaves(self.message)):
-            count, dtype = math.prod(leaf.shape), np.dtype(leaf.dtype)
-            packed = packed_size(self.packing if number < private else None, count, dtype)
-            found.append((count * dtype.itemsize, None) if packed is None else (packed, self.packing))
+        sizes = [(math.prod(leaf.shape), np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(self.message)]
+        found: list[tuple[int, Packing | None]] = [(count * dtype.itemsize, None) for count, dtype in sizes]
+        if self.packing is not None:
+            from tacit.core.packing import packed_size
+
+            for number in range(len(jax.tree.leaves(self.message.private))):
+                size = packed_size(self.packing, *sizes[number])
+                found[number] = found[number] if size is None else (size, self.packing)
         return found
 
 

@@ -22,7 +22,6 @@ from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
-from tacit.metrics.rounds import sent_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.live.parts import About, Watch
 from tacit.results.locks import writing_file
@@ -35,7 +34,7 @@ from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network
 from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import Charged, readings_of
-from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
+from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip, sent_bits
 from tacit.simulator.shards.devices import devices_asked, loop_specs
 from tacit.simulator.shards.hosts import is_first, of_all
 from tacit.simulator.shards.partition import homes, refuse_liars

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,14 @@ import numpy as np
 
 from tacit.core.contract import Message
 from tacit.core.errors import ContractError, MessageRefused, PrivacyError
-from tacit.core.packing import Packing
 from tacit.peer.node.exchange import VERSION, Parcel, Position
 from tacit.peer.transport import handshake
 from tacit.peer.transport.frames import INLINE, Form, Header, Hello, Leaf, Place, content_frames, printable
 from tacit.privacy.noise import hides
 from tacit.runtime import MessageSpec
+
+if TYPE_CHECKING:
+    from tacit.core.packing import Packing
 
 REASONS = frozenset(
     {
