@@ -23,7 +23,7 @@ from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
 from tacit.cli.board import board, watching
-from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
+from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say, watchers
 from tacit.cli.sweep import sweep
 from tacit.cli.usage import explained
 from tacit.core.errors import TacitError
@@ -164,6 +164,7 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
+    from tacit.algorithms._compressors import COMPRESSORS
     from tacit.algorithms.model_average import AVERAGES
     from tacit.core.robust_rules import RULES
 
@@ -197,6 +198,10 @@ def algorithms(
     say(
         f"robust: methods that share can combine by a rule that liars do not lead astray ({', '.join(RULES)}), by "
         'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.'
+    )
+    say(
+        f"compress: models of methods that share or push can travel in fewer bytes ({', '.join(COMPRESSORS)}), by "
+        'compress = "int8" or a table [algorithm.compress]; help(tacit.algorithms.compressed) explains it.'
     )
     say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 
@@ -288,7 +293,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Tr
             except TacitError as error:  # what was computed is not lost for that
                 say(f"not logged: {error}", err=True)
 
-    outcome = execute(problem, out, command=_command(), finished=finished, watch=trackers)
+    watch, bar = watchers(trackers)
+    outcome = execute(problem, out, command=_command(), finished=finished, watch=watch, bar=bar)
     for words in planned.left_out:
         say(f"note: {words}", err=True)
     say("")
