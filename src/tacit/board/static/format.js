@@ -46,13 +46,18 @@ export function moment(time) {
 /** Return the hour, minute and second of a time. */
 export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
 
-/** Return a size in bytes as "420 GB". */
-export function bytes(value) {
-  if (value === null || value === undefined) return NONE;
-  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
-  const step = value > 0 ? Math.min(units.length - 1, Math.floor(Math.log10(value) / 3)) : 0;
+/** Return an amount with one of the units that are 1,000 apart: "420 GB". */
+function inUnits(value, units) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const step = value >= 1 ? Math.min(units.length - 1, Math.floor(Math.log10(value) / 3)) : 0;
   return `${Number((value / 1000 ** step).toPrecision(3))} ${units[step]}`;
 }
+
+export const bytes = (value) => inUnits(value, ["B", "kB", "MB", "GB", "TB", "PB"]);
+export const bits = (value) => inUnits(value, ["bit", "kbit", "Mbit", "Gbit", "Tbit", "Pbit"]);
+
+/** Return a figure of a run by its name. */
+export const figure = (name, value, digits) => (name === "bits" ? bits(value) : number(value, digits));
 
 /** Return a share as "42 %". */
 export const percent = (share) => (Number.isFinite(share) ? `${Math.round(100 * share)} %` : NONE);

@@ -3,7 +3,7 @@
 import { get, part } from "./api.js";
 import { atMost, fill, h, put, say, table } from "./dom.js";
 import { plots } from "./curves.js";
-import { duration, flat, moment, number, setting, some } from "./format.js";
+import { duration, figure, flat, moment, number, setting, some } from "./format.js";
 import { badge, note } from "./glyphs.js";
 import { look } from "./looks.js";
 import { progress } from "./runs.js";
@@ -13,7 +13,7 @@ const TABS = { "": "Curves", graph: "Graph", ledger: "Ledger", settings: "Settin
 
 /** Return what a run's figures are, as large numbers with their names. */
 const figures = (run) => h("dl", { class: "figures" }, Object.entries(run.figures).filter(([, value]) => value !== null && value !== undefined)
-  .map(([name, value]) => h("div", { title: FIGURES[name]?.[2] }, h("dt", {}, name === "accuracy" ? title("score", run.score_name ?? "accuracy") : title(name)), h("dd", {}, number(value)))));
+  .map(([name, value]) => h("div", { title: FIGURES[name]?.[2] }, h("dt", {}, name === "accuracy" ? title("score", run.score_name ?? "accuracy") : title(name)), h("dd", {}, figure(name, value)))));
 
 function head(run) {
   const live = run.state === "live", by = [some(run.agents, "agent"), run.repeats > 1 ? `${run.repeats} repeats` : null, live && run.rate ? `${number(run.rate, 3)} rounds/s` : null,
