@@ -36,7 +36,7 @@ export async function plots(place, runs, { feed, alive, onClose, score, source =
   const controls = h("div", { class: "controls", role: "group", "aria-label": "How plots are drawn" },
     tick("log values", shared.logY, change("logY")), tick("log rounds", shared.logX, change("logX")), tick("bands", shared.bands, change("bands")),
     choice("Smoothing", [["1", "off"], ["5", "5 rounds"], ["20", "20 rounds"], ["100", "100 rounds"]], "1", (value) => change("smooth")(Number(value))));
-  place.append(controls, grid);
+  place.append(h("h2", { class: "unseen" }, "Curves"), controls, grid);
 
   function show() {
     const names = Object.keys(FIGURES).filter((name) => only(name) && known.some((run) => run.curves.curves[name]?.mean.length));

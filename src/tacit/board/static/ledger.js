@@ -44,7 +44,7 @@ export async function ledger(place, path, { feed, alive, onClose }, source = "le
   const shared = new Shared(), spent = new Plot({ title: "Spent over the rounds", unit: book.unit, caption: "The charges of each class, added up. A dashed line is a limit: a release that would cross it is refused.", shared, source });
   onClose(() => spent.close());
   const top = h("div"), classes = h("div", { class: "classes" }), last = h("div");
-  put(place, top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
+  put(place, h("h2", { class: "unseen" }, "Ledger"), top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
 
   function show() {
     const { unit, releases } = book;
