@@ -88,7 +88,7 @@ def test_a_clip_of_the_mean_instead_of_each_record(monkeypatch):
 
     def of_the_mean(objective, clip):
         parts = real(objective, None)
-        return parts._replace(data=lambda params, batch, over: clipping.clip(parts.data(params, batch), clip))
+        return parts._replace(data=lambda params, batch, over, key=None: clipping.clip(parts.data(params, batch), clip))
 
     monkeypatch.setattr("tacit.algorithms._parts.descent.gradient_parts", of_the_mean)
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), margin=2)

@@ -43,6 +43,8 @@ WITH_LAPLACE = (
     "online_fedsgd",
     "partial_diffusion",
     "pso_fed",
+    "decentralised_momentum",
+    "extra",
 )
 """Methods that are run with Laplace noise on updates; the others have Gaussian noise on gradients."""
 FORMS = {
@@ -65,6 +67,9 @@ FORMS = {
     "pao_fed": ({"share": 3, "variant": "U1"}, {"share": 2, "variant": "C2"}),
     "online_fed": ({"fraction": 0.5}, {"fraction": 0.5}),
     "pso_fed": ({"share": 2, "fraction": 0.5}, {"share": 2, "fraction": 0.5, "coordinated": True}),
+    "decentralised_momentum": ({"nesterov": True}, {}),
+    "quasi_global_momentum": ({}, {"nesterov": True, "missing": "renormalise"}),
+    "gradient_tracking": ({}, {"combine": "before"}),
     # Windows of its own go by a peer's number.
     "partial_diffusion": ({"share": 3, "coordinated": True, "decay": 0.5}, {"share": 2, "order": "random"}),
 }
@@ -89,6 +94,11 @@ SISTERS = {
     "pso_fed": "pao_fed, there by chance",
     "pao_fed": "pao_fed, there by chance",
     "sign_sgd": "pao_fed, there by chance",
+    "decentralised_momentum": "distributed_online",
+    "quasi_global_momentum": "distributed_online",
+    "push_diging": "gradient_tracking",
+    "extra": "gradient_tracking",
+    "exact_diffusion": "gradient_tracking",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 

@@ -18,7 +18,7 @@ from tests.daily import some
 ROUNDS = 8
 DENSE = tacit.graphs.small_world(AGENTS, 6, 0.2, seed=0)
 REFUSED = {
-    "pushes": ("online_push_sum", "mirror_descent"),
+    "pushes": ("online_push_sum", "mirror_descent", "push_diging"),
     "by itself": (
         "loss_tolerant_push_sum",
         "private_admm",

@@ -21,8 +21,7 @@ from tacit.results.record import machine, versions
 from tacit.results.sealed import put, seal
 from tacit.results.store import REPORT
 from tacit.simulator import simulate
-from tacit_reproduction.datasets.fetch import search_path
-from tacit_reproduction.datasets.looked_for import digests, looked_for
+from tacit_reproduction.datasets.fetch import digests, looked_for, search_path
 from tacit_reproduction.figures import Figure
 from tacit_reproduction.summary import OUTCOMES, code_digest, outcomes, read
 from tacit_reproduction.table import Results, cells_of, loaded

@@ -15,8 +15,7 @@ from tacit.results import schema
 from tacit.results.pages.panels import HIGHEST
 from tacit.results.record import versions
 from tacit.results.sealed import FILES, SUMMARY, Sealed, settled
-from tacit_reproduction.datasets.fetch import search_path
-from tacit_reproduction.datasets.looked_for import digests
+from tacit_reproduction.datasets.fetch import digests, search_path
 from tacit_reproduction.verdict import Outcome, Verdict
 
 OUTCOMES = "outcomes.npz"

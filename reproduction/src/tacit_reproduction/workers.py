@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from tacit.core.errors import TacitError
 from tacit.sweeps.workers import one_thread, worker_count
-from tacit_reproduction.datasets.looked_for import looked_for
+from tacit_reproduction.datasets.fetch import looked_for
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -7,42 +7,34 @@ from hypothesis import strategies as st
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit_reproduction.datasets.tasks import TwoClasses, binary_task, cluster_tasks
+from tacit_reproduction.datasets.tasks import TwoClasses, cluster_tasks, held_out
 
 TASKS = (TwoClasses((1, 2), (6, 8)), TwoClasses((1, 2), (7, 9)), TwoClasses((3,), (8,)))
 
 
-def made(per_class: int = 40, parts: bool = True) -> Dataset:
+def made(per_class: int = 40) -> Dataset:
     """Ten classes; a row's two features are its class and its own number, test rows after training rows."""
     y = np.tile(np.arange(10), per_class).astype(np.int32)
     x = np.stack([y, np.arange(len(y))], axis=1).astype(np.float32)
     half = len(y) // 2
-    slices = {"train": slice(0, half), "test": slice(half, len(y))} if parts else {}
+    slices = {"train": slice(0, half), "test": slice(half, len(y))}
     return Dataset("made up", x, y, ("class", "row"), "made up", True, slices, "multiclass")
 
 
 DATA = made()
 
 
-def test_a_task_has_all_rows_of_its_classes_and_signs() -> None:
-    for part, first, last in (("train", 0, 199), ("test", 200, 399)):
-        found = binary_task(DATA, (1, 2), (8,), part)
-        assert len(found.y) == 60
-        assert set(found.x[found.y == 1, 0]) == {8}
-        assert set(found.x[found.y == -1, 0]) == {1, 2}
-        assert found.x[:, 1].min() >= first
-        assert found.x[:, 1].max() <= last
-        assert np.all(np.diff(found.x[:, 1]) > 0)
+def test_a_test_set_has_all_rows_of_its_classes_and_signs_or_a_fixed_choice() -> None:
+    task = TwoClasses((1, 2), (8,))
+    found, few = held_out(DATA, task, 60), held_out(DATA, task, 10)
+    assert len(found.y) == len(set(found.x[:, 1])) == 60
+    assert set(found.x[found.y == 1, 0]) == {8}
+    assert set(found.x[found.y == -1, 0]) == {1, 2}
+    assert found.x[:, 1].min() >= 200
+    assert np.all(np.diff(found.x[:, 1]) > 0)
     assert found.y.dtype == np.float32
-    assert len(binary_task(DATA, (1,), (8,), None).y) == 80
-    assert len(binary_task(made(parts=False), (1,), (8,), None).y) == 80
-
-
-def test_of_many_rows_a_fixed_random_choice_is_taken() -> None:
-    few = binary_task(DATA, (1,), (8,), "test", most=10)
     assert len(set(few.x[:, 1])) == 10
-    np.testing.assert_array_equal(few.x, binary_task(DATA, (1,), (8,), "test", most=10).x)
-    assert len(binary_task(DATA, (1,), (8,), "test", most=1000).y) == 40
+    np.testing.assert_array_equal(few.x, held_out(DATA, task, 10).x)
 
 
 @settings(derandomize=True, deadline=None, max_examples=20)
@@ -73,33 +65,10 @@ def test_seeds_draw_other_rows_and_the_left_over_falls_on_either_side() -> None:
     assert set(one.x[..., 1].ravel()) != set(other.x[..., 1].ravel())
     two = cluster_tasks(DATA, TASKS, clusters, np.full(20, 2), 0).chunk(0, 1)
     assert set(two.x[..., 0].ravel()) == {1, 2, 6, 8}
-    tested = cluster_tasks(DATA, TASKS[2:], [0, 0], [3, 3], 0, "test").chunk(0, 1)
-    assert tested.x[..., 1].min() >= 200
-    np.testing.assert_array_equal(tested.y > 0, tested.x[..., 0] == 8)
     # Twenty fair coins that all fall alike: 2e-6, and so for the classes above.
     assert set(one.y.sum(axis=-1).ravel()) == {-1, 1}
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (((), (8,)), "one is empty"),
-        (((1, 8), (8,)), "class 8 is on both"),
-        (((1,), (10,)), r"made up, part 'train', has no row of class 10; classes there: 0, 1, 2"),
-    ],
-)
-def test_a_task_without_two_sides_is_refused(task, words) -> None:
-    with pytest.raises(DataError, match=words):
-        binary_task(DATA, *task)
-    with pytest.raises(DataError, match=words):
-        cluster_tasks(DATA, [TwoClasses(*task)], [0], [2], 0)
-    with pytest.raises(DataError, match="no part 'val'; expected one of train, test, or None"):
-        binary_task(DATA, (1,), (8,), "val")
-
-
-@pytest.mark.parametrize(
-    ("clusters", "sizes"), [([0, 1], [2]), ([], []), ([0, 3], [2, 2]), ([-1], [2]), ([1], [1]), ([2] * 11, [4] * 11)]
-)
-def test_clients_that_cannot_be_served_are_refused(clusters, sizes) -> None:
-    with pytest.raises(DataError, match="expected for each client|20 rows of class 3, but the clients need 22"):
-        cluster_tasks(DATA, TASKS, clusters, sizes, 0)
+def test_clients_that_need_more_rows_than_there_are_are_refused() -> None:
+    with pytest.raises(DataError, match="20 rows of class 3"):
+        cluster_tasks(DATA, TASKS, np.full(11, 2), np.full(11, 4), 0)

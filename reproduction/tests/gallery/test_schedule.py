@@ -13,7 +13,6 @@ from tacit.core.errors import ConfigError, ResultError
 from tacit_reproduction import summary as summaries
 from tacit_reproduction import workers
 from tacit_reproduction.datasets import fetch as datasets
-from tacit_reproduction.datasets import looked_for
 from tacit_reproduction.gallery import Finished, reproduce_all, schedule
 from tacit_reproduction.study import Study
 
@@ -111,7 +110,7 @@ def test_the_digest_is_of_the_package_and_of_the_reproduction(tmp_path: Path, mo
 @pytest.mark.parametrize("change", ["other rows", "rows that were not there"])
 def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(looked_for, "_ASKED", set())
+    monkeypatch.setattr(datasets, "_ASKED", set())
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "rows.npz").write_bytes(b"1")
 
@@ -129,10 +128,10 @@ def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_worker_tells_which_data_it_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looked_for, "_ASKED", set())
+    monkeypatch.setattr(datasets, "_ASKED", set())
     with workers.crew(2) as crew:
         assert crew("numbers", datasets.find, ["nowhere-1.npz", "nowhere-2.npz"]) == [None, None]
-    assert looked_for.looked_for() == {"nowhere-1.npz", "nowhere-2.npz"}
+    assert datasets.looked_for() == {"nowhere-1.npz", "nowhere-2.npz"}
 
 
 def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(

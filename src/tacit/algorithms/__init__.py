@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
     from tacit.algorithms.mirror.mirror_descent import mirror_descent
     from tacit.algorithms.model_average import averaged
+    from tacit.algorithms.momentum.local_momentum import decentralised_momentum
+    from tacit.algorithms.momentum.quasi_global_momentum import quasi_global_momentum
     from tacit.algorithms.personalised._discovery import Found, find_clusters
     from tacit.algorithms.personalised.networked_personalised import networked_personalised
     from tacit.algorithms.personalised.personalised_graph_federated import (
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from tacit.algorithms.push_sum.online_push_sum import online_push_sum
     from tacit.algorithms.robust_mixing import robust
     from tacit.algorithms.schedules import inverse, inverse_sqrt
+    from tacit.algorithms.tracking.exact_diffusion import exact_diffusion
+    from tacit.algorithms.tracking.extra import extra
+    from tacit.algorithms.tracking.gradient_tracking import gradient_tracking
+    from tacit.algorithms.tracking.push_diging import push_diging
 
 _MODULES = {
     **METHODS,
@@ -70,15 +76,19 @@ __all__ = [
     "consensus",
     "constrained_mirror_descent",
     "decentralised_asymmetric",
+    "decentralised_momentum",
     "decentralised_symmetric",
     "diffusion",
     "distributed_minibatch",
     "distributed_online",
     "dp_admm",
     "dynamic_mirror_descent",
+    "exact_diffusion",
+    "extra",
     "fedavg",
     "find",
     "find_clusters",
+    "gradient_tracking",
     "graph_federated",
     "importance_fedavg",
     "inverse",
@@ -97,6 +107,8 @@ __all__ = [
     "personalised_graph_federated",
     "private_admm",
     "pso_fed",
+    "push_diging",
+    "quasi_global_momentum",
     "register",
     "robust",
     "saddle_constants",

@@ -47,6 +47,12 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "personalised_graph_federated": "personalised.personalised_graph_federated",
         "clustered_federated": "personalised.personalised_graph_federated",
         "networked_personalised": "personalised.networked_personalised",
+        "decentralised_momentum": "momentum.local_momentum",
+        "quasi_global_momentum": "momentum.quasi_global_momentum",
+        "gradient_tracking": "tracking.gradient_tracking",
+        "push_diging": "tracking.push_diging",
+        "extra": "tracking.extra",
+        "exact_diffusion": "tracking.exact_diffusion",
     }
 )
 """Methods of this package, by family -> the module that registers each."""

@@ -171,6 +171,9 @@ class Objective(NamedTuple):
       score_name: Name of the score in tables.
       smoothed: Nonsmooth losses only: mu -> a smooth loss below it by at most mu, for comparators found by a solver.
       predict: Parameters and x -> what is said of x: a number, or one per class. Peers need it to answer questions.
+      training: Key, parameters and batch -> the loss that is learnt from, where it draws (dropout, augmentation); of a
+        `Separable` loss in the place of the data's part. None: it is `loss`, which draws nothing and judges models.
+      task: Kind of the labels: "binary" (-1, 1), "multiclass" (0, 1, ...) or "regression"; None: that of the name.
     """
 
     name: str
@@ -180,6 +183,8 @@ class Objective(NamedTuple):
     score_name: str = "accuracy"
     smoothed: Callable[[float], Callable[[Params, Batch], Array]] | None = None
     predict: Callable[[Params, Array], Array] | None = None
+    training: Callable[[Key, Params, Batch], Array] | None = None
+    task: Literal["binary", "multiclass", "regression"] | None = None
 
     def __repr__(self) -> str:
         penalty = getattr(self.loss, "regulariser", None)

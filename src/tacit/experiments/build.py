@@ -23,12 +23,17 @@ from tacit.graphs import Channel, Delay, Graph, Topology, as_topology
 from tacit.metrics.held_out import HeldOut
 from tacit.privacy.planning import Plan
 from tacit.results import Run
+from tacit.results.live.parts import Watch
 from tacit.results.record import Refusal
 from tacit.streams import Stream
 from tacit.streams.learnt import refuse_undeclared
 
 if TYPE_CHECKING:
     from tacit.attacks.kinds import Attack
+
+
+WatchOf = Callable[[str, dict[str, Any]], Watch]
+"""Label and settings of a run -> who is told of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +97,15 @@ class Problem:
         check = functools.partial(runtime.prepared_topology, graph=graph, channel=self.channel)
         return references_of(self.config, self.objective, self.algorithms, check)
 
-    def runs(self, progress: bool | None = None) -> Iterator[Run]:
+    def runs(self, progress: bool | None = None, watch: Sequence[WatchOf] = ()) -> Iterator[Run]:
         """Run one algorithm after the other, then the references of private ones; an interrupted one is the last.
 
         Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
 
         Args:
           progress: Whether bars show the rounds, and the solver of the regret; None: where there is a terminal.
+          watch: Functions of a run's label and settings that return who is told of its rounds, e.g. a
+            `tacit.results.live.LiveFolder`.
 
         Returns:
           An iterator of finished runs, in the order of the file.
@@ -110,7 +117,7 @@ class Problem:
             if label not in self.config.labels and label not in needed:
                 continue  # the private method that it is a reference of was refused
             try:
-                run = self._run(algorithm, progress)
+                run = self._run(algorithm, progress, tuple(watcher(label, described) for watcher in watch))
             except TacitError as error:
                 if label not in self.config.labels:
                     self.references.leave_out(label, error)
@@ -152,7 +159,7 @@ class Problem:
             told = functools.partial(bar.of, hint="(regret_points = 0: none)")
             run.regret(settings.regret_points, settings.regret_window if run.constraints else None, told=told)
 
-    def _run(self, algorithm: Algorithm, progress: bool | None) -> Run:
+    def _run(self, algorithm: Algorithm, progress: bool | None, watch: Sequence[Watch]) -> Run:
         from tacit.simulator import simulate
 
         settings = self.config.run
@@ -171,6 +178,7 @@ class Problem:
                 progress=progress,
                 devices=settings.devices,
                 liars=self.liars_of(settings.seed),
+                watch=watch,
             )
 
     def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from tacit.experiments.build import Problem, none_ran
+from tacit.experiments.build import Problem, WatchOf, none_ran
 from tacit.results import Comparison, Run
+from tacit.results.live import LiveFolder
 from tacit.results.locks import writing
 from tacit.results.store import check_libraries
 
@@ -29,8 +30,11 @@ def execute(
     command: str | None = None,
     progress: bool | None = None,
     finished: Callable[[Run], None] = lambda run: None,
+    watch: Sequence[WatchOf] = (),
 ) -> Outcome:
-    """Run every algorithm and write the directory; `finished` is told of each run.
+    """Run every algorithm and write the directory; `finished` is told of each run, and `watch` of its rounds.
+
+    While runs go on, live files grow in the directory, for the board.
 
     The directory is locked all the while: a second writer is refused before it has begun. Ctrl-C ends it early: what
     is done is written, the algorithm that was under way with the rounds that it had finished. With nothing done yet it
@@ -40,7 +44,8 @@ def execute(
     if directory is not None:
         check_libraries()
     with nullcontext() if directory is None else writing(directory):
-        runs, stopped = _runs(problem, progress, finished)
+        live = () if directory is None else (LiveFolder(directory),)
+        runs, stopped = _runs(problem, progress, finished, (*live, *watch))
         config = problem.config
         refused = tuple(problem.refused or ())
         comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings(), refused)
@@ -51,11 +56,13 @@ def execute(
     return Outcome(comparison, directory, stopped or comparison.partial)
 
 
-def _runs(problem: Problem, progress: bool | None, finished: Callable[[Run], None]) -> tuple[list[Run], bool]:
+def _runs(
+    problem: Problem, progress: bool | None, finished: Callable[[Run], None], watch: Sequence[WatchOf]
+) -> tuple[list[Run], bool]:
     """Return what was run, and whether it was interrupted."""
     runs: list[Run] = []
     try:
-        for run in problem.runs(progress):
+        for run in problem.runs(progress, watch):
             runs.append(run)
             finished(run)
     except KeyboardInterrupt:

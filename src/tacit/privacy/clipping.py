@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.core.contract import Array, Batch, Clip, Objective, Params, Separable, Tree
+from tacit.core.contract import Array, Batch, Clip, Key, Objective, Params, Separable, Tree
 from tacit.core.errors import ConfigError, ContractError, DataError
 
 _BLOCK = 32
@@ -118,7 +118,8 @@ class GradientParts(NamedTuple):
     """A gradient as a sum of a part that depends on data and one that does not."""
 
     data: Callable[..., Params]
-    """(parameters, batch) -> the mean over the places of the batch; a third argument says over how many instead."""
+    """(parameters, batch, over=None, key=None) -> the mean over the places of the batch, or over `over` records; an
+    objective that draws in training needs the key."""
     penalty: Callable[[Params], Params] | None
     """Of the parameters alone: it needs no clip and no noise. None where there is none, or it cannot be told apart."""
 
@@ -136,7 +137,7 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
       clip: Bound (2^-30 to 2^30) and norm; None leaves gradients as they are, and all in `data`.
 
     Returns:
-      The functions `data(params, batch, over=None)` and `penalty(params)`.
+      The functions `data(params, batch, over=None, key=None)` and `penalty(params)`.
 
     Example:
       >>> import tacit
@@ -144,22 +145,46 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
       >>> gradient_parts(tacit.objectives.logistic(l2=0.1), Clip(1.0)).penalty is None
       False
     """
-    loss = objective.loss
+    gradient, loss = jax.grad(_learnt(objective, apart=clip is not None)), objective.loss
     if clip is None:
-        return GradientParts(lambda params, batch, over=None: jax.grad(loss)(params, batch), None)
-    data, regulariser = (loss.data, loss.regulariser) if isinstance(loss, Separable) else (loss, None)
-    return GradientParts(clipped_mean(jax.grad(data), clip), None if regulariser is None else jax.grad(regulariser))
+        return GradientParts(lambda params, batch, over=None, key=None: gradient(params, batch, key), None)
+    penalty = jax.grad(loss.regulariser) if isinstance(loss, Separable) else None
+    mean = clipped_mean(gradient, clip)
+    if objective.training is None:
+        return GradientParts(lambda params, batch, over=None, key=None: mean(params, batch, over), penalty)
+    return GradientParts(mean, penalty)
 
 
-def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callable[..., Tree]:
+def _learnt(objective: Objective, apart: bool) -> Callable[..., Array]:
+    """Return (parameters, batch, key) -> the loss that is learnt from; `apart`: without the regulariser, if it can."""
+    loss, drawn = objective.loss, objective.training
+    if drawn is None:
+        chosen: Callable[[Params, Batch], Array] = loss.data if apart and isinstance(loss, Separable) else loss
+        return lambda params, batch, key=None: chosen(params, batch)
+
+    def learnt(params: Params, batch: Batch, key: Key | None = None) -> Array:
+        if key is None:
+            raise ConfigError(
+                f"objective {objective.name!r} draws in training (dropout, augmentation), and the method hands its "
+                "gradient no key, so that nothing would be drawn; use a method that hands one on, e.g. "
+                "distributed_online, or leave out what draws"
+            )
+        found = drawn(key, params, batch)
+        return found if apart or not isinstance(loss, Separable) else found + loss.regulariser(params)
+
+    return learnt
+
+
+def clipped_mean(of_one: Callable[..., Tree], clip: Clip) -> Callable[..., Tree]:
     """Make the mean over a batch of a function of one record, with each record's value clipped.
 
     Args:
-      of_one: (parameters, record) -> a tree of floating arrays.
+      of_one: (parameters, record) -> a tree of floating arrays; with a key for the mean, (parameters, record, key).
       clip: Bound (2^-30 to 2^30) and norm of each record's value.
 
     Returns:
-      A function of (parameters, batch, over=None): the mean over the places of the batch, or over `over` records.
+      A function of (parameters, batch, over=None, key=None): the mean over the places of the batch, or over `over`
+      records. Of a key every record gets one of its own.
 
     Example:
       >>> import jax.numpy as jnp
@@ -172,18 +197,19 @@ def clipped_mean(of_one: Callable[[Params, Batch], Tree], clip: Clip) -> Callabl
     bounded = clip
     _check(bounded)
 
-    def of_record(params: Params, record: Batch) -> Tree:
-        clipped = _clip(of_one(params, record), bounded)
+    def of_record(params: Params, record: Batch, *key: Key) -> Tree:
+        clipped = _clip(of_one(params, record, *key), bounded)
         weight = getattr(record, "weight", None)
         if weight is None:
             return clipped
         return jax.tree.map(lambda leaf: jnp.where(jnp.asarray(weight) > 0, leaf, 0), clipped)
 
-    def mean(params: Params, batch: Batch, over: Array | None = None) -> Tree:
-        count = records_in(batch) if over is None else over
+    def mean(params: Params, batch: Batch, over: Array | None = None, key: Key | None = None) -> Tree:
+        places = records_in(batch)
+        count = places if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
-            return of_record(params, batch)
-        each = _of_each(of_record, params, batch)
+            return of_record(params, batch) if key is None else of_record(params, batch, key)
+        each = _of_each(of_record, params, batch, *(() if key is None else (jax.random.split(key, places),)))
         return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype), each)
 
     return mean
@@ -206,12 +232,13 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
       >>> share(jnp.zeros(1), tacit.streams.Batch(jnp.ones((2, 1)), jnp.asarray([0.5, 9.0])))
       Array(0.5, dtype=float32)
     """
-    gradient = jax.grad(objective.loss.data if isinstance(objective.loss, Separable) else objective.loss)
+    gradient = jax.grad(_learnt(objective, apart=True))
+    key = None if objective.training is None else jax.random.key(0)  # one draw for all: it is a figure to look at
     size: Callable[[Array], Array] = {"l1": jnp.abs, "l2": jnp.square, "linf": jnp.abs}[clip.norm]
     bound = clip.bound**2 if clip.norm == "l2" else clip.bound
 
     def above(params: Params, record: Batch) -> Array:
-        sizes = [size(leaf) for leaf in jax.tree.leaves(gradient(params, record))]
+        sizes = [size(leaf) for leaf in jax.tree.leaves(gradient(params, record, key))]
         if clip.norm == "linf":
             return jnp.max(jnp.stack([jnp.max(leaf) for leaf in sizes])) > bound
         return sum((jnp.sum(leaf) for leaf in sizes), jnp.zeros(())) > bound
@@ -226,16 +253,16 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
     return share
 
 
-def _of_each(function: Callable[[Params, Batch], Tree], params: Params, batch: Batch) -> Tree:
+def _of_each(function: Callable[..., Tree], params: Params, batch: Batch, *keys: Array) -> Tree:
     """Apply a function of one record to each of a batch's, along a leading axis unless the batch is one record."""
     if jnp.ndim(getattr(batch, "y", 0)) == 0:
         return function(params, batch)
     # A leaf without axes (one weight for all) belongs to every record.
     axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
-    return jax.vmap(function, in_axes=(None, axes))(params, batch)
+    return jax.vmap(function, in_axes=(None, axes, *(0 for _ in keys)))(params, batch, *keys)
 
 
-def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Params, Batch], Params]:
+def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[..., Params]:
     """Make an objective's gradient with each record's part clipped: both parts of `gradient_parts` together.
 
     Args:
@@ -243,7 +270,7 @@ def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Param
       clip: Bound (2^-30 to 2^30) and norm of a record's gradient; None leaves gradients as they are.
 
     Returns:
-      A function of (parameters, batch).
+      A function of (parameters, batch, key=None); an objective that draws in training needs the key.
 
     Example:
       >>> import jax.numpy as jnp, tacit
@@ -254,8 +281,8 @@ def clipped_gradient(objective: Objective, clip: Clip | None) -> Callable[[Param
     """
     data, penalty = gradient_parts(objective, clip)
 
-    def gradient(params: Params, batch: Batch) -> Params:
-        found = data(params, batch)
+    def gradient(params: Params, batch: Batch, key: Key | None = None) -> Params:
+        found = data(params, batch, key=key)
         return found if penalty is None else jax.tree.map(jnp.add, found, penalty(params))
 
     return gradient

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import metadata
@@ -165,6 +165,27 @@ def record(run: Run) -> Record:
         judged=run.judged()[:, at - 1] if "present" in run.per_round else None,
     )
     return Record(_summary(run), run.settings or _settings(run), trace, make_model=partial(kept_model, run))
+
+
+def judged_totals(
+    per_round: Mapping[str, NDArray[Any]], name: str, score: str | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what a figure adds up to in each round, and the predictions per agent by which it is to be divided.
+
+    Loss, score and the clipped share are those of agents that had a sample: whose rows are used up counts neither way.
+
+    Args:
+      per_round: Figures by name, as `run.per_round`.
+      name: Of the figure.
+      score: Name of the objective's score.
+    """
+    values = np.asarray(per_round[name], np.float64)
+    if name == "loss" and "present_loss" in per_round:
+        return np.asarray(per_round["present_loss"], np.float64), np.asarray(per_round["present"], np.float64)
+    if name in (score, "clipped") and "present" in per_round:
+        present = np.asarray(per_round["present"], np.float64)
+        return np.where(present > 0, values, 0) * present, present  # where nobody has a sample there is no score
+    return values, np.ones(values.shape)
 
 
 def figure(values: ArrayLike) -> dict[str, Any]:

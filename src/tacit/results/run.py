@@ -18,7 +18,7 @@ from tacit.metrics.constant import quick_averages
 from tacit.metrics.held_out import Evaluation, HeldOut, evaluate_models, given_rows, task_of
 from tacit.objectives import ConvexSet
 from tacit.privacy.spending import RunPrivacy
-from tacit.results.record import Record, figure, privacy_in_short, short_number
+from tacit.results.record import Record, figure, judged_totals, privacy_in_short, short_number
 from tacit.results.record import record as make_record
 from tacit.results.regret import (
     Constraints,
@@ -153,14 +153,8 @@ class Run:
         Args:
           name: Key of `per_round`.
         """
-        values, judged = np.asarray(self.per_round[name], np.float64), self.judged()
-        if name == "loss" and "present_loss" in self.per_round:
-            totals = np.asarray(self.per_round["present_loss"], np.float64)
-        elif name in (self.objective.score_name, "clipped") and "present" in self.per_round:
-            present = np.asarray(self.per_round["present"], np.float64)
-            totals = np.where(present > 0, values, 0) * present  # where nobody has a sample there is no score
-        else:
-            totals, judged = values, np.broadcast_to(np.arange(1.0, values.shape[1] + 1), values.shape)
+        totals, counts = judged_totals(self.per_round, name, self.objective.score_name)
+        judged = np.cumsum(counts, axis=1)
         return np.asarray(np.cumsum(totals, axis=1) / np.where(judged > 0, judged, 1))
 
     def judged(self) -> Series:

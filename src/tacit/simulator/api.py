@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, TacitWarning
 from tacit.graphs import Channel
+from tacit.results.live import LiveFolder, Watch
 from tacit.results.run import Run
 from tacit.runtime.program_cache import keep_programs
 from tacit.simulator.round_metrics import Noted
@@ -50,6 +51,7 @@ def simulate(
     progress: bool | None = None,
     devices: int | None = None,
     liars: Mapping[int, Attack] = HONEST,
+    watch: str | os.PathLike[str] | Watch | Sequence[Watch] = (),
 ) -> Run:
     """Run an algorithm over a graph and a stream, all agents and repeats at once.
 
@@ -89,6 +91,8 @@ def simulate(
         those of one device but for rounding. None: one, or all where several processes run together. Not with liars.
       liars: Number of a learner -> how it lies, e.g. ``{3: tacit.attacks.sign_flip()}``. All figures, models and
         regrets of the run are then those of the others.
+      watch: A directory in which a live file grows while the run goes on, for ``tacit board``; or a function that
+        hears of its rounds about twice a second (:class:`tacit.results.live.Part`), or several. Figures stay the same.
 
     Returns:
       The run: figures per round, models, traffic and what privacy was spent (:class:`tacit.results.Run`).
@@ -130,10 +134,21 @@ def simulate(
             progress=progress,
             devices=devices,
             liars=liars,
+            watch=_watchers(watch),
         )
         run = Simulation(algorithm, graph, stream, options).run()
     _warn_of_equal_repeats(run)
     return run
+
+
+def _watchers(asked: str | os.PathLike[str] | Watch | Sequence[Watch]) -> tuple[Watch, ...]:
+    if isinstance(asked, str | os.PathLike):
+        return (LiveFolder(asked)(""),)
+    watchers: tuple[Watch, ...] = (asked,) if callable(asked) else tuple(asked)
+    for watch in watchers:
+        if not callable(watch):
+            raise ConfigError(f"watch is {watch!r}; expected a directory, a function of a part of a run, or several")
+    return watchers
 
 
 def _warn_of_equal_repeats(run: Run) -> None:

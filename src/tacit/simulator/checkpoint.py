@@ -18,6 +18,7 @@ from tacit.core.errors import ResultError
 from tacit.privacy.ledger.store import sync
 from tacit.simulator.data_identity import DataIdentity
 from tacit.simulator.loop_state import LoopState
+from tacit.simulator.shards.hosts import of_all
 
 FORMAT = 5
 RECORDED, TOOK_PART = "recorded/", "took_part/"
@@ -104,6 +105,15 @@ class Log:
         self.recorded = {name: list(arrays[RECORDED + name]) for name in self.recorded}
         self._figures, self._messages, self._ratios = [arrays["figures"]], [arrays["messages"]], [arrays["ratios"]]
         self._took_part = [[arrays[TOOK_PART + str(k)]] for k in range(len(self._took_part))]
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a checkpoint; refused where only some of several processes see it."""
+    seen = of_all(path.exists())
+    if any(seen) and not all(seen):
+        blind = [number for number, sees in enumerate(seen) if not sees]
+        raise ResultError(f"{path} is there, but not for processes {blind}; put it where all processes see it")
+    return all(seen)
 
 
 def digest(tree: Tree) -> str:

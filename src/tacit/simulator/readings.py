@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.spending import Reading
+from tacit.core.contract import PrivacyStatement
+from tacit.privacy.charges import Release
+from tacit.privacy.spending import Reading, Spent, spent_in_run
+from tacit.simulator.checkpoint import Log
 from tacit.simulator.layout import RoleLayout
 from tacit.streams import Stream
+
+MOST_KINDS = 32
+"""Agents that read differently, up to which each one's loss is told while a run goes on."""
+
+
+class Charged(NamedTuple):
+    """What privacy is charged for in a run: releases, and who reads which records."""
+
+    statement: PrivacyStatement
+    releases: Sequence[Release]
+    """One per phase."""
+    streams: Sequence[Stream]
+    learners: RoleLayout
+    answering: Sequence[int]
+    """Phases in which agents take part only in some rounds."""
+
+    def spent(self, log: Log) -> Spent:
+        """Return what the rounds of a log have spent of the dearest record."""
+        in_sequence = any(release.in_sequence for release in self.releases if release.from_data)
+        took_part, ratios = log.took_part(), log.ratios()
+        readings = readings_of(self.streams, self.learners, self.answering, took_part, ratios, in_sequence)
+        return spent_in_run(self.statement, self.releases, ratios, readings)
+
+    def of_each(self, log: Log) -> NDArray[np.float64] | None:
+        """Return epsilon of each learner's dearest record in the first repeat; None where that takes long to find."""
+        stream, ratios = self.streams[0], log.ratios()
+        kinds, first, kind = np.unique(stream.alike(), return_index=True, return_inverse=True)
+        if self.answering or kinds.size > MOST_KINDS or not self.statement.private:
+            return None
+        own = [Reading(stream.numbered(int(agent), 0, log.rounds)) for agent in first]
+        found = [spent_in_run(self.statement, self.releases, ratios, [reading]).guarantee for reading in own]
+        return np.array([math.inf if each is None else each.epsilon for each in found])[kind]
 
 
 def readings_of(

@@ -344,7 +344,7 @@ class Setup:
         if arrays.graph is None or t is None:
             into, out = tuple(s.links for s in arrays.into), tuple(s.links for s in arrays.out)
             return LinksNow(name, 0 if t is None else t, into, out, None, None)
-        source, target = (self._there(network, role, t) for role in self.ends[name])
+        source, target = (self.there(network, role, t) for role in self.ends[name])
         key = runtime.links_key(network.root, self._links_index[name], t)
         graph = arrays.graph.at(t, key, self.dtype, target, source)
         own = [jnp.ones(graph.self_weight.shape, bool)] if arrays.graph.sources is None else []
@@ -359,14 +359,14 @@ class Setup:
         sides = tuple(map(current, arrays.into)), tuple(map(current, arrays.out))
         return LinksNow(name, t, *sides, graph.present, graph.senders_present)
 
-    def _there(self, network: Network, role: str, t: Array) -> Array | None:
+    def there(self, network: Network, role: str, t: Array) -> Array | None:
         """Who of a role is there, by id in the union; None: all."""
         availability = network.availability.get(role)
         return None if availability is None else availability.present(t, runtime.presence_key(network.root, role, t))
 
     def working(self, network: Network, t: Array) -> dict[str, Array]:
         """Return, of each role whose agents rest where they are away, which do not in round t, by position."""
-        there = {role: self._there(network, role, t) for role in network.members if self.rests(role)}
+        there = {role: self.there(network, role, t) for role in network.members if self.rests(role)}
         return {role: who[network.order[role]] for role, who in there.items() if who is not None}
 
     def rests(self, role: str) -> bool:

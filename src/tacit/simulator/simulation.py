@@ -24,6 +24,7 @@ from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
 from tacit.metrics import message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
+from tacit.results.live.parts import About, Watch
 from tacit.results.locks import writing_file
 from tacit.results.run import Run, Traffic
 from tacit.simulator import checkpoint as checkpoints
@@ -33,13 +34,15 @@ from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network
 from tacit.simulator.progress import Interrupts, Progress
-from tacit.simulator.readings import readings_of
+from tacit.simulator.readings import Charged, readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
 from tacit.simulator.shards.devices import devices_asked, loop_specs
 from tacit.simulator.shards.hosts import is_first, of_all
 from tacit.simulator.shards.partition import homes, refuse_liars
 from tacit.simulator.shards.programs import Programs
 from tacit.simulator.shards.split import Split, split
+from tacit.simulator.watching.sights import Seen, drawn
+from tacit.simulator.watching.told import Told
 from tacit.streams import Stream
 from tacit.streams.learnt import public_of, refuse_undeclared
 
@@ -72,6 +75,7 @@ class Options:
     progress: bool | None
     liars: Mapping[int, Attack]
     devices: int | None = None
+    watch: tuple[Watch, ...] = ()
 
     @property
     def every(self) -> int:
@@ -95,6 +99,7 @@ class Simulation:
         self.graph_name = ", ".join(g.name for g in parts[0].links.values())
         self._check_streams(parts[0])
         self.liars = validate_liars(options.liars, self.streams[0].agents)
+        self.drawing = drawn(parts[0], algorithm, self.liars) if options.watch else None
         self.honest = np.array([k not in self.liars for k in range(self.streams[0].agents)])
         self.given, self.streams = self.streams, [relabelled(s, labels_of(self.liars)) for s in self.streams]
         together = Topology.union(parts)
@@ -233,13 +238,13 @@ class Simulation:
             return self._run(path)
 
     def _run(self, path: Path | None) -> Run:
-        rounds, every, programs = self.options.rounds, self.options.every, self.programs
+        rounds, programs = self.options.rounds, self.programs
         loop = programs.start(self.network, self.params, self.own_params)
         alone = None if path is None else self._on_one_device(loop)
         known = {} if alone is None else self._fingerprint(*alone)
         identity = None if path is None else DataIdentity(self.streams, rounds)
         log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
-        if path is not None and alone is not None and _is_there(path):
+        if path is not None and alone is not None and checkpoints.is_there(path):
             loop = self._apart(checkpoints.load(path, log, alone[2]))
             if log.rounds > rounds:
                 raise ResultError(
@@ -247,20 +252,30 @@ class Simulation:
                 )
         resident = self.data.resident()
         done = log.rounds
-        programs.compile(self.network, loop, resident)
-        jax.block_until_ready((loop, resident))
-        begun = time.perf_counter()
+        seen = Seen(self.drawing, programs, self.network, self.honest, self._charged) if self.drawing else None
+        with Told(self.options.watch, self._about, done, seen, cuts=not self.answering) as told:
+            programs.compile(self.network, loop, resident)
+            jax.block_until_ready((loop, resident))
+            return self._rounds(path, loop, resident, log, told)
+
+    def _rounds(self, path: Path | None, loop: LoopState, resident: Any, log: checkpoints.Log, told: Told) -> Run:
+        """Run the rounds that a log lacks, and tell of them."""
+        rounds, every, programs, done = self.options.rounds, self.options.every, self.programs, log.rounds
+        begun = told.start()
         shown = self.options.progress if is_first() else False
         with Progress(rounds, done, self.algorithm.name, shown) as bar, Interrupts() as interrupts:
-            for first, count, data in self.data.pieces(done, every, resident):
-                offset = np.int32(0 if self.data.period is None else first % self.data.period)
+            for first, skipped, count, data in told.pieces(self.data.pieces(done, every, resident)):
+                offset = skipped if self.data.period is None else np.int32(first % self.data.period)
                 loop, trace = programs.advance(self.network, loop, data, offset, count)
                 log.add(int(count), trace.figures, trace.messages, trace.ratios, trace.took_part)
-                done = first + count
-                recorded = done % every == 0 or done == rounds
-                if recorded:
-                    log.record(done, self._recorded(loop))
-                if path is not None and (recorded or any(of_all(interrupts.asked))):
+                done = int(first + count)
+                recorded = self._recorded(loop) if done % every == 0 or done == rounds else None
+                if recorded is not None:
+                    log.record(done, recorded)
+                if told.watchers:
+                    told.rounds(done, self._noted(trace.figures, trace.messages), recorded)
+                    told.now(loop, data, int(offset + count - 1), log)
+                if path is not None and (recorded is not None or any(of_all(interrupts.asked))):
                     whole = self._together(loop)
                     if is_first():
                         checkpoints.save(path, log, whole)
@@ -269,6 +284,7 @@ class Simulation:
                     break
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun
+        told.end(interrupted=done < rounds)
         models = jax.tree.map(np.asarray, programs.models(self.network, loop))
         return self.collect(models, log, seconds, programs.seconds)
 
@@ -318,13 +334,35 @@ class Simulation:
             "dtype": self.options.dtype.name,
         }
 
+    @property
+    def _bits(self) -> np.ndarray:
+        """Bits of a message of each phase."""
+        return np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
+
+    def _noted(self, figures: np.ndarray, messages: np.ndarray) -> dict[str, np.ndarray]:
+        """Return figures of some rounds by name, (rounds, repeats) each."""
+        found = {name: figures[:, k] for k, name in enumerate(self.metrics.names)}
+        sent = np.broadcast_to(messages[: len(figures)], (len(figures), *messages.shape[1:])).astype(np.int64)
+        return {**found, "messages": sent.sum(axis=1), "bits": np.einsum("tpr,p->tr", sent, self._bits)}
+
+    @property
+    def _charged(self) -> Charged:
+        releases = [spec.release for spec in self.engine.specs]
+        return Charged(self.algorithm.privacy, releases, self.streams, self.learners, self.answering)
+
+    @property
+    def _about(self) -> About:
+        options, algorithm, promise = self.options, self.algorithm, self.algorithm.privacy
+        stream = told_of(self.streams[0].description, self.liars, self.learners.agents)
+        return About(
+            algorithm.name, int(self.honest.sum()), options.repeats, options.rounds, options.seed, options.dtype.name,
+            self.graph_name, stream, algorithm.objective.score_name, promise.private, promise.holds,
+        )  # fmt: skip
+
     def collect(self, models: Params, log: checkpoints.Log, seconds: float, compile_seconds: float) -> Run:
         """Return the run of the figures that were collected."""
-        figures, messages = log.figures(), log.messages().astype(np.int64)
-        per_round = {name: figures[:, k].T for k, name in enumerate(self.metrics.names)}
-        bits = np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
-        per_round["messages"] = messages.sum(axis=1).T
-        per_round["bits"] = np.einsum("tpr,p->rt", messages, bits)
+        messages, bits = log.messages().astype(np.int64), self._bits
+        per_round = {name: values.T for name, values in self._noted(log.figures(), messages).items()}
         names = np.array([phase.links for phase in self.algorithm.phases])
         traffic = {
             str(name): Traffic(
@@ -333,10 +371,6 @@ class Simulation:
             )
             for name in dict.fromkeys(names)
         }
-        releases = [spec.release for spec in self.engine.specs]
-        in_sequence = any(release.in_sequence for release in releases if release.from_data)
-        readings = readings_of(self.streams, self.learners, self.answering, log.took_part(), log.ratios(), in_sequence)
-        spent = spent_in_run(self.algorithm.privacy, releases, log.ratios(), readings)
         return Run(
             algorithm=self.algorithm.name,
             objective=self.algorithm.objective,
@@ -352,10 +386,10 @@ class Simulation:
                 for name, values in log.recorded.items()
             },
             models=models,
-            privacy=RunPrivacy(self.algorithm.privacy, *spent, public_of(self.given)),
+            privacy=RunPrivacy(self.algorithm.privacy, *self._charged.spent(log), public_of(self.given)),
             streams=[part_of(s, tuple(np.flatnonzero(self.honest))) if self.liars else s for s in self.given],
             graph=self.graph_name,
-            stream=told_of(self.streams[0].description, self.liars, self.learners.agents),
+            stream=self._about.stream,
             seconds=seconds,
             compile_seconds=compile_seconds,
             partial=log.rounds < self.options.rounds,
@@ -364,12 +398,3 @@ class Simulation:
             evaluated=self.options.evaluate,
             traffic=traffic,
         )
-
-
-def _is_there(path: Path) -> bool:
-    """Whether there is a checkpoint; refused where only some of several processes see it."""
-    seen = of_all(path.exists())
-    if any(seen) and not all(seen):
-        blind = [number for number, sees in enumerate(seen) if not sees]
-        raise ResultError(f"{path} is there, but not for processes {blind}; put it where all processes see it")
-    return all(seen)

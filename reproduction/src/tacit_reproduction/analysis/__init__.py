@@ -1,1 +1,1 @@
-"""Analysis that one text needs: mean-square theory, trajectory claims, the classic calibration."""
+"""Analysis that one text needs: mean-square theory."""

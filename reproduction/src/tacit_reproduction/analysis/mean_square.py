@@ -29,82 +29,133 @@ holds. Their proofs neglect mu^2 terms, bound norms, and take B_e of (4.21) for 
 - Not necessary: averaging over clients damps a rough one.
 
 `mean_square_radius` decides for networks small enough for it.
+
+In the code: blocks of d coordinates, [w, w_1..w_K, h_1, ..., h_L] with h_l (K blocks) what the clients had to send l
+iterations before the present one's end, L the longest delay. Random factors are written as mean plus fluctuation: the
+mean map acts from both sides, the fluctuations add their covariances times those of what they multiply.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tacit.core.errors import ConfigError, DataError, RequirementError
-from tacit_reproduction.analysis.mean_square_forms import Network, Step, kept_steps, text_steps
+from tacit.core.errors import RequirementError
 
 Form = Literal["kept", "text"]
 Array = NDArray[np.float64]
+Step = Callable[[Array, bool], Array]
+"""(covariance (N, N), with noise) -> the covariance one iteration later."""
 
 
-def asynchronous_network(
-    correlations: ArrayLike,
-    noise: ArrayLike,
-    *,
-    step: float,
-    share: int,
-    availability: ArrayLike = 1.0,
-    delays: ArrayLike = (1.0,),
-    decay: float = 1.0,
-    coordinated: bool = True,
-    same_window: bool = False,
-    full_download: bool = False,
-    autonomous: bool = True,
-    data: ArrayLike = 1.0,
-    fourth: ArrayLike | None = None,
-) -> Network:
-    """Return the setting that the predictions are for.
+@dataclass(frozen=True)
+class Network:
+    """Clients, data and channel of a network: the setting that the predictions are for."""
 
-    `correlations` (K, d, d) and `noise` variances (K,) or one; `share` m of the d coordinates in a message;
-    `availability` (K,) or one: the chance that a client with data is available; `data`: the chance of data in an
-    iteration; `delays` P(delay = 0), P(delay = 1), ... (what is missing to 1 is lost); alpha_l = decay^l;
-    `fourth` moments (K, d, d, d, d), without which samples are taken as Gaussian.
-    """
-    r = _correlations(correlations)
-    clients, d = r.shape[:2]
-    moments = None if fourth is None else np.asarray(fourth, np.float64)
-    if moments is not None and moments.shape != (clients, d, d, d, d):
-        raise ConfigError(f"fourth of shape {moments.shape}: expected {(clients, d, d, d, d)}")
-    if not 1 <= share <= d:
-        raise ConfigError(f"share = {share}: expected 1..{d}, coordinates of the model; choose how many are sent")
-    if not 0 < step < math.inf:
-        raise ConfigError(f"step = {step}: expected a number > 0")
-    if not 0 <= decay <= 1:
-        raise ConfigError(f"decay = {decay}: expected 0..1, alpha_l = decay^l; 1 weighs all delays alike")
-    late = np.atleast_1d(np.asarray(delays, np.float64))
-    if late.ndim != 1 or late.size == 0 or np.any(late < 0) or late.sum() > 1 + 1e-9:
-        raise ConfigError(f"delays = {delays!r}: expected the chances of delays 0, 1, ..., numbers >= 0 with sum <= 1")
-    variances = _per_client("noise", noise, clients, math.inf)
-    chances = _per_client("availability", availability, clients, 1.0), _per_client("data", data, clients, 1.0)
-    return Network(
-        r, moments, variances, step, share, *chances, late, decay, coordinated, same_window, full_download, autonomous
-    )
+    correlations: Array
+    """(K, d, d) R_k."""
+    noise: Array
+    """(K,) variances."""
+    step: float
+    share: int
+    """m of the d coordinates in a message."""
+    availability: Array
+    """(K,) chance that a client with data is available."""
+    data: Array
+    """(K,) chance of a new sample in an iteration."""
+    delays: Array
+    """(L + 1,) chance of each delay; what is missing to 1 is lost."""
+    decay: float = 1.0
+    """alpha_l = decay^l."""
+    coordinated: bool = True
+    same_window: bool = False
+    full_download: bool = False
+    fourth: Array | None = None
+    """(K, d, d, d, d) E[z z z z], or None for Gaussian samples."""
+
+    @property
+    def clients(self) -> int:
+        """K."""
+        return self.noise.size
+
+    @property
+    def d(self) -> int:
+        """Coordinates of the model."""
+        return int(self.correlations.shape[-1])
+
+    @property
+    def longest(self) -> int:
+        """The longest delay L."""
+        return self.delays.size - 1
+
+    @property
+    def blocks(self) -> int:
+        """Number of models in the extended error."""
+        return 1 + self.clients * (1 + self.longest)
+
+    @property
+    def takes_part(self) -> Array:
+        """(K,) the chance that a client has data and is available."""
+        return np.asarray(self.data * self.availability)
+
+    @cached_property
+    def weights(self) -> tuple[Array, Array, Array]:
+        """Moments of c_kl = alpha_l b_kl / |C_l| of (4.21).
+
+        The means (L + 1, K), the covariances within one delay (L + 1, K, K), and (K, K) the D with
+        Cov(c_k0, x_j) = D[k, j] (1 - E x_j), x_j either of "client j has data" and "client j takes part".
+        """
+        arrival = self.delays[:, None] * self.takes_part
+        means, covariances = np.zeros_like(arrival), np.zeros((*arrival.shape, self.clients))
+        dependence = np.zeros((self.clients, self.clients))
+        for delay, chance in enumerate(arrival):
+            for k in range(self.clients):
+                for j in range(k + 1):
+                    others = _count_distribution(np.delete(chance, [k, j]))
+                    alone = 1.0 + np.arange(others.size)
+                    both = chance[k] * chance[j]
+                    if j == k:
+                        means[delay, k] = chance[k] * others @ (1 / alone)
+                        second, shift = chance[k] * others @ alone**-2, means[delay, k]
+                    else:
+                        second, shift = both * others @ (1 + alone) ** -2, both * others @ (1 / (1 + alone) - 1 / alone)
+                    covariances[delay, k, j] = covariances[delay, j, k] = second
+                    if delay == 0:
+                        dependence[k, j] = dependence[j, k] = shift
+            covariances[delay] -= np.outer(means[delay], means[delay])
+        fading = self.decay ** np.arange(self.longest + 1)
+        return means * fading[:, None], covariances * fading[:, None, None] ** 2, dependence
+
+    def window(self, n: int) -> Array:
+        """Return the coordinates (K, d) of M_k^n as 0 and 1; the circular shift of (4.5)."""
+        shift = np.zeros(self.clients) if self.coordinated else np.arange(self.clients)
+        first = self.share * (n + shift)[:, None]
+        return np.asarray((np.arange(self.d) - first) % self.d < self.share, np.float64)
 
 
-def _correlations(correlations: ArrayLike) -> Array:
-    r = np.asarray(correlations, np.float64)
-    if r.ndim != 3 or r.shape[1] != r.shape[2] or r.size == 0 or not np.all(np.isfinite(r)):
-        raise DataError(f"correlations of shape {r.shape}: expected finite (K, d, d)")
-    if not np.allclose(r, np.swapaxes(r, 1, 2)):
-        raise DataError("correlations are not symmetric: expected E[z z^T]")
-    return r
+def _count_distribution(chances: Array) -> Array:
+    """Return P(count = 0, 1, ...) of independent events with these chances."""
+    distribution = np.ones(1)
+    for chance in chances:
+        distribution = np.convolve(distribution, [1 - chance, chance])
+    return distribution
 
 
-def _per_client(name: str, value: ArrayLike, clients: int, most: float) -> Array:
-    numbers = np.asarray(value, np.float64)
-    if numbers.shape not in ((), (clients,)) or not np.all((numbers >= 0) & (numbers <= most)):
-        raise ConfigError(f"{name} = {value!r}: expected one number or {clients}, each in 0..{most:g}; give them so")
-    return np.broadcast_to(numbers, (clients,))
+def _place(rows: int, blocks: int, d: int) -> Array:
+    """Return a zero map onto `rows` models from `blocks` models, as (rows, d, blocks, d)."""
+    return np.zeros((rows, d, blocks, d))
+
+
+def _flat(blocked: Array) -> Array:
+    """Return (rows, d, columns, d) as a matrix."""
+    rows, d, columns, _ = blocked.shape
+    return blocked.reshape(rows * d, columns * d)
 
 
 def steady_state(network: Network, *, form: Form = "kept") -> Array:
@@ -120,7 +171,7 @@ def steady_state(network: Network, *, form: Form = "kept") -> Array:
             f"step = {network.step}: the mean-square error grows by {radius:.4f} an iteration, so it has no steady "
             "state; expected a smaller step"
         )
-    steps, size, d = _steps(network, form), network.blocks * network.d, network.d
+    steps, size, d = FORMS[form](network), network.blocks * network.d, network.d
     operator = _operator(steps, size)
     source = _period(steps, np.zeros((size, size)), True)[-1].ravel()
     identity_less = _linear(lambda v: v - operator(v), size)
@@ -140,15 +191,9 @@ def mean_square_radius(network: Network, *, form: Form = "kept") -> float:
     """
     from scipy.sparse.linalg import eigs
 
-    steps, size = _steps(network, form), network.blocks * network.d
+    steps, size = FORMS[form](network), network.blocks * network.d
     largest = eigs(_linear(_operator(steps, size), size), k=1, v0=np.eye(size).ravel(), tol=1e-6)[0]
     return float(np.abs(largest[0]) ** (1 / len(steps)))
-
-
-def _steps(network: Network, form: str) -> list[Step]:
-    if form not in ("kept", "text"):
-        raise ConfigError(f"form = {form!r}: expected 'kept' or 'text'; see the module's first lines")
-    return kept_steps(network) if form == "kept" else text_steps(network)
 
 
 def _period(steps: list[Step], covariance: Array, noisy: bool) -> list[Array]:
@@ -169,3 +214,176 @@ def _linear(function: Callable[[Array], Array], size: int) -> Any:
     from scipy.sparse.linalg import LinearOperator
 
     return LinearOperator((size**2, size**2), matvec=function, dtype=np.float64)
+
+
+def kept_steps(net: Network) -> list[Step]:
+    """Return the maps of the iterations 0, 1, ... of one period, with the terms that the text drops."""
+    period = net.d // math.gcd(net.share, net.d)
+    return [_kept_step(net, n) for n in range(period)]
+
+
+class _Maps(NamedTuple):
+    """The mean maps of one iteration, as matrices; see `_kept_maps` for the models between local step and end."""
+
+    enter: Array
+    """Old models -> what the local steps begin from: for x_k, then for y_k."""
+    local: Array
+    """Old models -> models between."""
+    finish: Array
+    """Models between -> new models."""
+    spread: Array
+    """Models between -> what random factors multiply: S (arriving - w) by delay and client, x_k - y_k, y_k - w_k."""
+
+
+def _kept_maps(net: Network, n: int) -> _Maps:
+    # Between: w, the old w_k, x_k (a step from what was received, 4.9), y_k (a step from its own, 4.11), h_1..h_L.
+    # A client ends with one of the three; what it sends, if it sends, is x_k.
+    clients, d, longest = net.clients, net.d, net.longest
+    every, kept, eye = np.arange(clients), clients * longest, np.eye(d)
+    w, old, x, y, h = 0, 1 + every, 1 + clients + every, 1 + 2 * clients + every, 1 + 3 * clients
+    between = h + kept
+    take = (np.ones((clients, d)) if net.full_download else net.window(n))[:, :, None] * eye
+    enter = _place(2 * clients, net.blocks, d)
+    enter[every, :, w], enter[every, :, old] = take, eye - take
+    enter[clients + every, :, old] = eye
+
+    contraction = eye - net.step * net.correlations
+    local = _place(between, net.blocks, d)
+    local[w, :, w] = eye
+    local[old, :, old] = eye
+    local[h + np.arange(kept), :, 1 + clients + np.arange(kept)] = eye
+    local[x] = np.einsum("kij,kjcl->kicl", contraction, enter[:clients])
+    local[y] = np.einsum("kij,kjcl->kicl", contraction, enter[clients:])
+
+    message = np.concatenate([x, h + np.arange(kept)])  # by delay and client
+    window = np.concatenate([net.window(n - age + (not net.same_window)) for age in range(longest + 1)])
+    arrive = _place(message.size, between, d)
+    arrive[np.arange(message.size), :, message] = window[:, :, None] * eye
+    arrive[:, :, w] = -window[:, :, None] * eye
+    own = _place(2 * clients, between, d)
+    own[every, :, x], own[every, :, y] = eye, -eye
+    own[clients + every, :, y], own[clients + every, :, old] = eye, -eye
+
+    finish = _place(net.blocks, between, d)
+    finish[w, :, w] = eye
+    finish[w] += np.tensordot(net.weights[0].ravel(), arrive, 1)
+    finish[old] = np.tensordot(np.diag(net.takes_part), own[:clients], 1) + np.tensordot(
+        np.diag(net.data), own[clients:], 1
+    )
+    finish[old, :, old] += eye
+    finish[1 + clients + np.arange(kept), :, message[:kept]] = eye
+    return _Maps(_flat(enter), _flat(local), _flat(finish), _flat(np.concatenate([arrive, own])))
+
+
+def _kept_step(net: Network, n: int) -> Step:
+    maps, (_, covariances, dependence) = _kept_maps(net, n), net.weights
+    clients, d, longest, mu2 = net.clients, net.d, net.longest, net.step**2
+    first = (1 + clients, 1 + 2 * clients)  # where x, y lie between
+    # Of "takes part", which multiplies x - y, and "has data", which multiplies y - w_k: the first implies the second.
+    chances = np.stack([net.takes_part, net.data])
+    fates = np.minimum(chances[:, None], chances) - chances[:, None] * chances
+    links = (1 - chances)[:, None] * dependence  # (2, K, K): Cov(c_j0, fate of k)
+
+    def step(covariance: Array, noisy: bool) -> Array:
+        between = (maps.local @ covariance @ maps.local.T).reshape(-1, d, maps.local.shape[0] // d, d)
+        begin = (maps.enter @ covariance @ maps.enter.T).reshape(2, clients, d, 2, clients, d)
+        for k in range(clients):
+            noise = noisy * net.noise[k] * net.correlations[k]
+            for i, row in enumerate(first):
+                for j, column in enumerate(first):
+                    between[row + k, :, column + k] += mu2 * (_fluctuation(net, k, begin[i, k, :, j, k]) + noise)
+        flat = _flat(between)
+        after = (maps.finish @ flat @ maps.finish.T).reshape(net.blocks, d, net.blocks, d)
+        parts = (maps.spread @ flat @ maps.spread.T).reshape(longest + 3, clients, d, longest + 3, clients, d)
+        for age in range(longest + 1):
+            after[0, :, 0] += np.einsum("kj,kajb->ab", covariances[age], parts[age, :, :, age])
+        own = longest + 1
+        for k in range(clients):
+            after[1 + k, :, 1 + k] += np.einsum("st,satb->ab", fates[..., k], parts[own:, k, :, own:, k])
+            link = np.einsum("sj,jasb->ab", links[..., k], parts[0, :, :, own:, k])
+            after[0, :, 1 + k] += link
+            after[1 + k, :, 0] += link.T
+        return _flat(after)
+
+    return step
+
+
+def _fluctuation(net: Network, k: int, begin: Array) -> Array:
+    """Return E[z z^T T z z^T] - R T R for samples of client k and T = `begin`."""
+    r = net.correlations[k]
+    if net.fourth is None:
+        return np.asarray(r @ begin.T @ r + r * np.sum(r * begin))
+    return np.asarray(np.einsum("abcd,bc->ad", net.fourth[k], begin) - r @ begin @ r)
+
+
+def text_steps(net: Network) -> list[Step]:
+    """Return the map of (4.26) to (4.29): it is the same in every iteration."""
+    clients, d, longest, mu = net.clients, net.d, net.longest, net.step
+    every, everything, eye, density = np.arange(clients), np.arange(net.blocks), np.eye(d), net.share / net.d
+    one_window = _window_pairs(net)
+    received, received_pairs = (1.0, np.ones((d, d))) if net.full_download else (density, one_window)
+    shared = np.ones((clients, clients)) if net.coordinated else np.eye(clients)
+
+    gap = _place(clients, net.blocks, d)  # w - w_k, which a_k M_k multiplies
+    gap[:, :, 0] = eye
+    gap[every, :, 1 + every] = -eye
+    enter = _place(net.blocks, net.blocks, d)
+    enter[everything, :, everything] = eye
+    enter[1 + every] += np.tensordot(np.diag(net.takes_part * received), gap, 1)
+    alone = np.outer(net.takes_part, net.takes_part)
+    together = np.where(np.eye(clients) > 0, net.takes_part, alone)
+    receipts = _covariance(together, alone, shared, received_pairs, received)
+
+    drift = _place(net.blocks, net.blocks, d)  # R_e: no step without a sample
+    drift[1 + every, :, 1 + every] = net.data[:, None, None] * net.correlations
+
+    means, covariances, _ = net.weights
+    arrive = _place(net.blocks - 1, net.blocks, d)  # what arrives - w
+    arrive[everything[:-1], :, everything[1:]] = eye
+    arrive[:, :, 0] = -eye
+    finish = _place(net.blocks, net.blocks, d)
+    finish[0, :, 0] = eye
+    finish[0] += density * np.tensordot(means.ravel(), arrive, 1)
+    finish[1 + every, :, 1 + every] = eye
+    finish[everything[1 + clients :], :, everything[1:-clients]] = eye
+    products = means[:, :, None] * means[:, None, :]
+    arrivals = _covariance(covariances + products, products, shared, one_window, density)
+    maps = [_flat(enter), _flat(gap), _flat(drift), _flat(finish), _flat(arrive)]
+
+    def step(covariance: Array, noisy: bool) -> Array:
+        begin = (maps[0] @ covariance @ maps[0].T).reshape(net.blocks, d, net.blocks, d)
+        gaps = (maps[1] @ covariance @ maps[1].T).reshape(clients, d, clients, d)
+        begin[1 : 1 + clients, :, 1 : 1 + clients] += np.swapaxes(receipts, 1, 2) * gaps
+        flat = _flat(begin)
+        flat = flat - mu * (maps[2] @ flat + flat @ maps[2].T)  # no mu^2: Assumption 5
+        if noisy:
+            own = flat.reshape(net.blocks, d, net.blocks, d)
+            own[1 + every, :, 1 + every] += mu**2 * (net.noise * net.data)[:, None, None] * net.correlations
+        after = maps[3] @ flat @ maps[3].T
+        parts = (maps[4] @ flat @ maps[4].T).reshape(longest + 1, clients, d, longest + 1, clients, d)
+        for age in range(longest + 1):
+            after[:d, :d] += np.einsum("kjab,kajb->ab", arrivals[age], parts[age, :, :, age])
+        return np.asarray(after)
+
+    return [step]
+
+
+def _window_pairs(net: Network) -> Array:
+    """Return (d, d) the chance that a window at a uniform place holds both of two coordinates."""
+    apart = (np.arange(net.d)[:, None] - np.arange(net.d)) % net.d
+    ahead, behind = net.share - apart, net.share - (net.d - apart)
+    return np.asarray((np.maximum(ahead, 0) + np.where(apart > 0, np.maximum(behind, 0), 0)) / net.d)
+
+
+def _covariance(together: Array, alone: Array, shared: Array, pairs: Array, density: float) -> Array:
+    """Return (..., K, K, d, d) the covariance of two clients' factors, each a scalar times a selection.
+
+    `together` (..., K, K) is the mean product of the scalars, `alone` that of their means; `pairs` (d, d) are the
+    second moments of one selection, which clients marked in `shared` (K, K) have in common.
+    """
+    one = shared[..., None, None]
+    selections = one * pairs + (1 - one) * density**2
+    return np.asarray(together[..., None, None] * selections - alone[..., None, None] * density**2)
+
+
+FORMS: dict[Form, Callable[[Network], list[Step]]] = {"kept": kept_steps, "text": text_steps}

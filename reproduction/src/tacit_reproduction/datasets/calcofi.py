@@ -4,22 +4,21 @@ Columns are depth (m), temperature (degrees C), oxygen (ml/l) and its saturation
 have. Chlorophyll is missing in half of them. Potential density is left out since it is computed from salinity, which
 temperature, depth and density would give away by a formula. Of temperature, oxygen and saturation the same is true in a
 weaker way, as the solubility of oxygen falls by about 0.6 % per unit of salinity: 200 random Fourier features fitted to
-80,000 bottles leave about 0.04 of salinity's variance, and 0.12 without one of the two (`columns`). Place and time
-say only who gets a bottle and when. Bottles that lack one of the values are left out.
+80,000 bottles leave about 0.04 of salinity's variance, and 0.12 without one of the two. Place and time say only who
+gets a bottle and when. Bottles that lack one of the values are left out.
 """
 
 from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ConfigError, DataError
+from tacit.core.errors import DataError
 from tacit.streams.arrivals import ArrivalStream, check_rounds
 from tacit.streams.batch import Batch
 from tacit.streams.learnt import Learnt
@@ -52,16 +51,11 @@ class Bottles(NamedTuple):
 class CalcofiStream(ArrivalStream):
     """Bottles shared out by place. Make it with `calcofi`."""
 
-    columns: tuple[str, ...]
-    """Names of x."""
     salinity_deviation: float
     """One unit of y on the practical salinity scale: its square times an MSE is the MSE there."""
 
-    def __init__(
-        self, bottles: Bottles, columns: tuple[str, ...], sizes: NDArray[np.int64], rounds: int, seed: int
-    ) -> None:
-        self._picked = [COLUMNS.index(name) for name in columns]
-        self._bottles, self.columns, self._seed = bottles, columns, seed
+    def __init__(self, bottles: Bottles, sizes: NDArray[np.int64], rounds: int, seed: int) -> None:
+        self._bottles, self._seed = bottles, seed
         self.salinity_deviation = bottles.deviation
         rng = np.random.default_rng([seed, CHOICE])
         shuffled = rng.permutation(len(bottles.y))
@@ -71,14 +65,14 @@ class CalcofiStream(ArrivalStream):
         holder = np.repeat(neighbours, sizes[neighbours])
         held = held[np.lexsort((held, holder))]
         super().__init__(
-            bottles.x[held][:, self._picked],
+            bottles.x[held],
             bottles.y[held],
             sizes,
             rounds,
             np.random.default_rng([seed, ARRIVALS]),
             name="calcofi",
             description=f"CalCOFI, {len(held):,} of {len(bottles.y):,} complete bottles ({bottles.origin}) by place in "
-            f"{rounds} rounds, salinity from {', '.join(columns)}, all standardised, seed {seed}",
+            f"{rounds} rounds, salinity from {', '.join(COLUMNS)}, all standardised, seed {seed}",
         )
         what = "means and deviations over all bottles of CalCOFI, a published data set"
         self.learnt = (Learnt("scaling", what, "take rows of your own", public=True),)
@@ -86,24 +80,16 @@ class CalcofiStream(ArrivalStream):
     def test(self, count: int, seed: int = 0) -> Batch:
         """Return `count` bottles that no agent holds, drawn at random from all places and times, each once at most."""
         check_count("count", count)
-        check_count("seed", seed, least=0)
         if count > len(self._free):
             raise DataError(
                 f"{count} bottles to test with, but no more than {len(self._free)} are held by nobody; test with "
                 "fewer, or share fewer out"
             )
         rows = np.random.default_rng([self._seed, TEST, seed]).choice(self._free, count, replace=False)
-        return Batch(self._bottles.x[rows][:, self._picked], self._bottles.y[rows])
+        return Batch(self._bottles.x[rows], self._bottles.y[rows])
 
 
-def calcofi(
-    agents: int,
-    *,
-    samples: int = 80_000,
-    rounds: int = 2000,
-    seed: int = 0,
-    columns: Sequence[str] = COLUMNS,
-) -> CalcofiStream:
+def calcofi(agents: int, *, samples: int = 80_000, rounds: int = 2000, seed: int = 0) -> CalcofiStream:
     """CalCOFI bottles as a stream: shared out unevenly, by place, one at a time over the rounds.
 
     Agents k = 0, 1, 2, 3, 4, ... hold shares 1 : 2 : 3 : 4 : 1 : ... of them. The bottles are drawn at random, sorted
@@ -116,7 +102,6 @@ def calcofi(
       samples: Number of bottles held by all agents together; at least one each, and some left to test with.
       rounds: Number of rounds over which the bottles arrive.
       seed: Seed of the choice of bottles and of their rounds.
-      columns: Some of `COLUMNS`; leaving one away changes nothing else.
 
     Raises:
       ConfigError: An argument is out of range.
@@ -128,46 +113,30 @@ def calcofi(
         check_count(setting, count)
     check_count("seed", seed, least=0)
     check_rounds(rounds, agents)
-    unknown = [name for name in columns if name not in COLUMNS]
-    if unknown or not columns or len(set(columns)) < len(columns):
-        raise ConfigError(f"columns={columns!r}: expected some of {', '.join(COLUMNS)}, each once")
     ends = np.cumsum(np.resize(GROUPS, agents))
     sizes = np.diff(samples * ends // ends[-1], prepend=0)
     if sizes.min() < 1:
         raise DataError(f"{samples} samples for {agents} agents; expected at least one for each: use more samples")
-    bottles = _bottles()
+    (path,) = datasets.files_of("calcofi", _no_download)
+    bottles = (_from_table if path.name == datasets.KNOWN["calcofi"].other else _from_prepared)(path)
     if samples >= len(bottles.y):
         raise DataError(
             f"{samples} samples, but there are {len(bottles.y)} complete bottles and some must be left to test with; "
             "use fewer samples"
         )
-    return CalcofiStream(bottles, tuple(columns), sizes, rounds, seed)
+    return CalcofiStream(bottles, sizes, rounds, seed)
 
 
-def _bottles() -> Bottles:
-    path = datasets.find(datasets.CALCOFI_FILE)
-    if path is not None:
-        datasets.verify(path, datasets.CALCOFI_SHA256)
-        return _from_prepared(path)
-    path = datasets.find(datasets.CALCOFI_TABLE)
-    if path is not None:
-        return _from_table(path)
-    raise DataError(
-        f"{datasets.where('calcofi')}, and it cannot be downloaded by itself. Get the bottle database from "
-        f"{datasets.CALCOFI_URL}, put its {datasets.CALCOFI_TABLE} into a folder and set TACIT_DATA to it"
-    )
+def _no_download() -> dict[str, bytes]:
+    raise OSError("the bottle database cannot be downloaded by itself")
 
 
 @functools.cache
 def _from_prepared(path: Path) -> Bottles:
-    try:
-        archive = read_npz(path)
-        found = {name: archive[name] for name in (*COLUMNS, TARGET, "lat", "lon")}
-    except (DataError, KeyError) as fault:
-        raise DataError(f"{path}: cannot be read ({type(fault).__name__}: {fault}): {REMEDY}") from fault
-    values = np.stack([found[name] for name in (*COLUMNS, TARGET)], axis=1)
+    archive = read_npz(path)
+    values = np.stack([archive[name] for name in (*COLUMNS, TARGET)], axis=1)
     # Bands of one degree of latitude, each from west to east. The file is sorted by date, cast and depth.
-    return _complete(values, np.round(found["lat"]), found["lon"], "1970 to 2020")
+    return _complete(values, np.round(archive["lat"]), archive["lon"], "1970 to 2020")
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """Finder of data sets: local folders first, then a verified download from the official address.
 
 Search order: the folder named by TACIT_DATA; without it `shared/data` beside the repository (in a checkout) and beside
-the current folder; then the cache, `tacit` in XDG_CACHE_HOME or ~/.cache. Downloads go to the cache.
+the current folder; then the cache, `tacit` in XDG_CACHE_HOME or ~/.cache. Downloads go to the cache. What is asked for,
+present or absent, is noted: results depend on both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -23,44 +24,71 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
 from tacit.streams.validate import check_labels
-from tacit_reproduction.datasets.looked_for import looked_for
 
 TIMEOUT_S = 30.0
-OCCUPANCY_URL = "https://archive.ics.uci.edu/static/public/357/occupancy+detection.zip"
-OCCUPANCY_FOLDER = "occupancy"
-OCCUPANCY_FILES = ("datatraining.txt", "datatest.txt", "datatest2.txt")
-SUSY_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/00279/SUSY.csv.gz"
-SUSY_FILE = "susy_subset.npz"
-SUSY_DRAWN_FILE = "susy_official_subset.npz"
-RCV1_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/rcv1_train.binary.bz2"
-RCV1_FILE = "rcv1_v2_subset.npz"
-RCV1_CONVERTED_FILE = "rcv1_official_train.npz"
-MNIST_URL = "http://yann.lecun.com/exdb/mnist/"
-MNIST_MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-MNIST_FOLDER = "mnist"
-MNIST_SHA256 = {
-    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-}
-IJCNN1_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
-IJCNN1_FOLDER = "ijcnn1"
-IJCNN1_FILES = ("ijcnn1.tr.bz2", "ijcnn1.val.bz2", "ijcnn1.t.bz2")
-ORGANAMNIST_URL = "https://zenodo.org/records/10519652/files/organamnist.npz"
-ORGANAMNIST_FILE = "organamnist.npz"
-ORGANAMNIST_SHA256 = "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"
-CALCOFI_URL = "https://calcofi.org/data/oceanographic-data/bottle-database/"
-CALCOFI_FILE = "calcofi_bottle_1970_2020.npz"
-CALCOFI_SHA256 = "dca8eb9d2fa1a9491dd247bed23bfd093ed316b2bdc672cb0c5703be90f16921"
-CALCOFI_TABLE = "bottle.csv"
 
 
-class _Known(NamedTuple):
-    local: Callable[[], Path | None]
-    files: str
-    official: str
+class Known(NamedTuple):
+    """Files of a data set, and where they come from."""
+
+    files: Mapping[str, str]
+    """Path in a data folder -> SHA-256; empty where the loader checks values in place of bytes."""
     url: str
+    """Of the download, or what its files' names are put behind."""
+    official: str
+    other: str = ""
+    """A file that serves as well: made of the official download, or the publisher's own table."""
+
+
+_UCI, _LIBSVM = "https://archive.ics.uci.edu", "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+_CALCOFI = "https://calcofi.org/data/oceanographic-data/bottle-database/"
+KNOWN = {
+    "occupancy": Known(
+        {
+            "occupancy/datatraining.txt": "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56",
+            "occupancy/datatest.txt": "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f",
+            "occupancy/datatest2.txt": "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095",
+        },
+        f"{_UCI}/static/public/357/occupancy+detection.zip",
+        f"{_UCI}/dataset/357/occupancy+detection",
+    ),
+    "susy": Known(
+        {"susy_subset.npz": "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"},
+        f"{_UCI}/ml/machine-learning-databases/00279/SUSY.csv.gz",
+        f"{_UCI}/dataset/279/susy",
+        "susy_official_subset.npz",
+    ),
+    "rcv1": Known(
+        {"rcv1_v2_subset.npz": "42fe6ebdd8206a8763f81f8d9a06c9677fa6be81c8adf01367ba3fac0de0e666"},
+        f"{_LIBSVM}/rcv1_train.binary.bz2",
+        f"{_LIBSVM}.html#rcv1.binary",
+        "rcv1_official_train.npz",
+    ),
+    "mnist": Known(
+        {
+            "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "mnist/t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "http://yann.lecun.com/exdb/mnist/",
+    ),
+    "ijcnn1": Known(
+        {f"ijcnn1/ijcnn1.{part}.bz2": "" for part in ("tr", "val", "t")}, f"{_LIBSVM}/", f"{_LIBSVM}.html#ijcnn1"
+    ),
+    "organamnist": Known(
+        {"organamnist.npz": "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"},
+        "https://zenodo.org/records/10519652/files/organamnist.npz",
+        "https://medmnist.com",
+    ),
+    "calcofi": Known(
+        {"calcofi_bottle_1970_2020.npz": "dca8eb9d2fa1a9491dd247bed23bfd093ed316b2bdc672cb0c5703be90f16921"},
+        _CALCOFI,
+        _CALCOFI,
+        "bottle.csv",
+    ),
+}
 
 
 def available(name: str) -> bool:
@@ -72,8 +100,8 @@ def where(name: str) -> str:
     """Return a sentence with the place of the data set, or with the folders that were searched."""
     found = local(name)
     if found is not None:
-        return f"{name} is in {found}"
-    return f"{name} ({_known(name).files}) is not in {', '.join(str(f) for f in search_path())}"
+        return f"{name} is in {found[0].parent}"
+    return f"{name} ({_names(KNOWN[name])}) is not in {', '.join(map(str, search_path()))}"
 
 
 def cache_folder() -> Path:
@@ -93,12 +121,6 @@ def search_path() -> tuple[Path, ...]:
     return (*dict.fromkeys(beside), cache_folder())
 
 
-def _known(name: str) -> _Known:
-    if name not in _KNOWN:
-        raise DataError(f"there is no data set {name!r}; expected one of {', '.join(_KNOWN)}")
-    return _KNOWN[name]
-
-
 def find(*files: str) -> Path | None:
     """Return the first file's path in the first folder that has them all."""
     looked_for(files)
@@ -106,62 +128,68 @@ def find(*files: str) -> Path | None:
     return next((folder / files[0] for folder in places), None)
 
 
-def local(name: str) -> Path | None:
-    """Return the file or folder of a data set on this machine."""
-    return _known(name).local()
+def local(name: str) -> list[Path] | None:
+    """Return the files of a data set on this machine, all of one folder, or the one that serves as well."""
+    if name not in KNOWN:
+        raise DataError(f"there is no data set {name!r}; expected one of {', '.join(KNOWN)}")
+    first = find(*KNOWN[name].files)
+    if first is not None:
+        return [first.parent / Path(file).name for file in KNOWN[name].files]
+    other = find(KNOWN[name].other) if KNOWN[name].other else None
+    return None if other is None else [other]
 
 
-def _in_folder(name: str, files: Iterable[str], official: str, url: str) -> _Known:
-    paths = [f"{name}/{file}" for file in files]
+def files_of(name: str, download: Callable[[], Mapping[str, bytes]]) -> list[Path]:
+    """Return a data set's files, verified; where they are not, they are downloaded into the cache, all or none.
 
-    def folder() -> Path | None:
-        found = find(*paths)
-        return found and found.parent
-
-    return _Known(folder, ", ".join(paths), official, url)
-
-
-_UCI, _LIBSVM = "https://archive.ics.uci.edu/dataset", f"{IJCNN1_URL[:-1]}.html"
-_KNOWN = {
-    "occupancy": _in_folder(OCCUPANCY_FOLDER, OCCUPANCY_FILES, f"{_UCI}/357/occupancy+detection", OCCUPANCY_URL),
-    "susy": _Known(lambda: find(SUSY_FILE) or find(SUSY_DRAWN_FILE), SUSY_FILE, f"{_UCI}/279/susy", SUSY_URL),
-    "rcv1": _Known(lambda: find(RCV1_FILE) or find(RCV1_CONVERTED_FILE), RCV1_FILE, f"{_LIBSVM}#rcv1.binary", RCV1_URL),
-    "mnist": _in_folder(MNIST_FOLDER, MNIST_SHA256, MNIST_URL, f"{MNIST_URL} and {MNIST_MIRROR}"),
-    "ijcnn1": _in_folder(IJCNN1_FOLDER, IJCNN1_FILES, f"{_LIBSVM}#ijcnn1", IJCNN1_URL),
-    "organamnist": _Known(lambda: find(ORGANAMNIST_FILE), ORGANAMNIST_FILE, "https://medmnist.com", ORGANAMNIST_URL),
-    "calcofi": _Known(
-        lambda: find(CALCOFI_FILE) or find(CALCOFI_TABLE),
-        f"{CALCOFI_FILE} or the database's {CALCOFI_TABLE}",
-        CALCOFI_URL,
-        CALCOFI_URL,
-    ),
-}
+    Args:
+      name: A key of `KNOWN`.
+      download: Returns contents by their paths in a data folder: the known files, or the one that serves as well.
+    """
+    found, sums = local(name), {Path(file).name: sha256 for file, sha256 in KNOWN[name].files.items()}
+    if found is None:
+        with _explained(name):
+            contents = download()
+            for file, content in contents.items():
+                _check(hashlib.sha256(content).hexdigest(), sums.get(Path(file).name, ""), file)
+            found = [_written(cache_folder() / file, content) for file, content in contents.items()]
+    for path in found:
+        verify(path, sums.get(path.name, ""))
+    return found
 
 
 @functools.cache
 def verify(path: Path, sha256: str) -> None:
     """Check a file against its known sum, once per process."""
     with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != sha256:
+        _check(hashlib.file_digest(stream, "sha256").hexdigest(), sha256, str(path))
+
+
+def _check(found: str, sha256: str, name: str) -> None:
+    if sha256 not in (found, ""):
         raise DataError(
-            f"{path}: its SHA-256 is {found}, expected {sha256}; the file is damaged or another edition: "
+            f"{name}: its SHA-256 is {found}, expected {sha256}; the file is damaged or another edition: "
             "replace it by the original, or delete it and it is downloaded anew"
         )
 
 
+def _names(known: Known) -> str:
+    return ", ".join(known.files) + (f" or {known.other}" if known.other else "")
+
+
 @contextmanager
-def explained(name: str) -> Iterator[None]:
+def _explained(name: str) -> Iterator[None]:
     """Turn a failed download into an error with the remedy."""
     from http.client import HTTPException
 
-    known = _KNOWN[name]
+    faults = (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile, HTTPException, DataError)
     try:
         yield
-    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, HTTPException, KeyError) as fault:
+    except faults as fault:
+        known = KNOWN[name]
         raise DataError(
             f"{where(name)}, and the download from {known.url} failed ({type(fault).__name__}: {fault}). Put "
-            f"{known.files} into a folder and set TACIT_DATA to it; official address: {known.official}"
+            f"{_names(known)} into a folder and set TACIT_DATA to it; official address: {known.official}"
         ) from fault
 
 
@@ -179,12 +207,48 @@ def fetched(url: str) -> bytes:
         return response.read()
 
 
-def checked(content: bytes, sha256: str, name: str) -> bytes:
-    """Return what was fetched, if it is what was published; else the download has failed."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise OSError(f"{name}: its SHA-256 is {found}, expected {sha256}; nothing was kept")
-    return content
+def _written(path: Path, content: bytes) -> Path:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        return Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# -- what was asked for ------------------------------------------------------------------------------------------------
+
+_ASKED: set[str] = set()
+
+
+def looked_for(more: Iterable[str] = ()) -> frozenset[str]:
+    """Return the files that this process has asked for, having taken in some more."""
+    _ASKED.update(more)
+    return frozenset(_ASKED)
+
+
+def digests(files: Iterable[str], folders: Sequence[Path]) -> dict[str, str | None]:
+    """Return the SHA-256 of each file as it lies in the first folder that has it; None where none has."""
+    found = {file: next((f / file for f in folders if (f / file).is_file()), None) for file in sorted(files)}
+    return {file: None if path is None else _sha256(path, _stamp(path)) for file, path in found.items()}
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    facts = path.stat()
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+@functools.cache
+def _sha256(path: Path, stamp: tuple[int, int, int]) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# -- parts of loaders --------------------------------------------------------------------------------------------------
 
 
 def slices(rows: Mapping[str, int]) -> dict[str, slice]:
@@ -194,31 +258,17 @@ def slices(rows: Mapping[str, int]) -> dict[str, slice]:
 
 
 def grey_images(
-    name: str, title: str, images: NDArray[np.uint8], labels: ArrayLike, rows: Mapping[str, int]
+    name: str, title: str, images: Sequence[NDArray[np.uint8]], labels: Sequence[ArrayLike], parts: Sequence[str]
 ) -> Dataset:
-    """Return images (rows, side, side) of bytes as a data set of grey values from 0 to 1, classes as they are."""
-    side = images.shape[1]
-    x = images.reshape(-1, side * side)
+    """Return images (rows, 28, 28) of bytes, part by part, as a data set of grey values from 0 to 1, classes as are."""
+    x = np.concatenate(images).reshape(-1, 28 * 28)
     return Dataset(
         name,
         x.astype(np.float32) / np.float32(255),
-        check_labels(np.asarray(labels), len(x), "multiclass"),
-        tuple(f"pixel {row},{column}" for row in range(side) for column in range(side)),
+        check_labels(np.concatenate([np.ravel(own) for own in labels]), len(x), "multiclass"),
+        tuple(f"pixel {row},{column}" for row in range(28) for column in range(28)),
         f"{title}, all {len(x):,} images, grey values from 0 to 1",
         complete=True,
-        parts=slices(rows),
+        parts=slices({part: len(own) for part, own in zip(parts, images, strict=True)}),
         task="multiclass",
     )
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

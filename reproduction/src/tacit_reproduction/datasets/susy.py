@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,6 @@ from tacit.streams.validate import check_features, check_labels
 from tacit_reproduction.datasets import fetch as datasets
 
 ROWS, SUBSET_ROWS = 5_000_000, 39_930
-SHA256 = "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"
 COLUMNS = (
     *("lepton 1 pT", "lepton 1 eta", "lepton 1 phi", "lepton 2 pT", "lepton 2 eta", "lepton 2 phi"),
     *("missing energy magnitude", "missing energy phi", "MET_rel", "axial MET", "M_R", "M_TR_2"),
@@ -38,50 +35,43 @@ def susy() -> Dataset:
 
     References: Baldi, Sadowski and Whiteson (2014), UCI 279, CC BY 4.0.
     """
-    prepared = datasets.find(datasets.SUSY_FILE)
-    if prepared is not None:
-        datasets.verify(prepared, SHA256)
-        drawn_from = ""
-    else:
-        prepared = datasets.find(datasets.SUSY_DRAWN_FILE) or datasets.cache_folder() / datasets.SUSY_DRAWN_FILE
-        if not prepared.exists():
-            with datasets.explained("susy"):
-                _download(prepared)
-        drawn_from = ", drawn from the official file with a fixed seed"
-    archive = read_npz(prepared)
+    (path,) = datasets.files_of("susy", _download)
+    drawn = path.name == datasets.KNOWN["susy"].other
+    archive = read_npz(path)
     x, y = archive["X"], archive["y"]
     if x.shape != (SUBSET_ROWS, len(COLUMNS)):
         raise DataError(
-            f"{prepared}: features of shape {x.shape}, expected {(SUBSET_ROWS, len(COLUMNS))}; "
+            f"{path}: features of shape {x.shape}, expected {(SUBSET_ROWS, len(COLUMNS))}; "
             "delete the file, and it is made anew"
         )
+    source = ", drawn from the official file with a fixed seed" if drawn else ""
     return Dataset(
         "susy",
         check_features(x),
         check_labels(y, len(x)).astype(np.float32),
         COLUMNS,
-        f"SUSY, a random subset of {SUBSET_ROWS:,} of {ROWS:,} rows{drawn_from}",
+        f"SUSY, a random subset of {SUBSET_ROWS:,} of {ROWS:,} rows{source}",
         complete=False,
         parts={},
     )
 
 
-def _download(path: Path) -> None:
-    """Keep a seeded random subset of the official rows.
+def _download() -> dict[str, bytes]:
+    """Make a seeded random subset of the official rows.
 
     No SHA-256 of the official file is known: its own check sum (gzip) and its number of rows must hold.
     """
     wanted = np.sort(np.random.default_rng(279).choice(ROWS, SUBSET_ROWS, replace=False)).tolist()
     lines: list[bytes] = []
     rows = 0
-    with datasets.open_url(datasets.SUSY_URL) as response, gzip.GzipFile(fileobj=response) as text:
+    known = datasets.KNOWN["susy"]
+    with datasets.open_url(known.url) as response, gzip.GzipFile(fileobj=response) as text:
         for rows, line in enumerate(text, start=1):
             if len(lines) < len(wanted) and rows - 1 == wanted[len(lines)]:
                 lines.append(line)
     if rows != ROWS:
-        raise DataError(f"{datasets.SUSY_URL}: {rows:,} rows, expected {ROWS:,}; nothing was kept: try again")
+        raise DataError(f"{rows:,} rows, expected {ROWS:,}; nothing was kept: try again")
     table = np.array([line.split(b",") for line in lines], np.float64)
-    arrays: dict[str, Any] = {"X": table[:, 1:].astype(np.float32), "y": table[:, 0].astype(np.uint8)}
     packed = io.BytesIO()
-    np.savez_compressed(packed, **arrays)
-    datasets.write(path, packed.getvalue())
+    np.savez_compressed(packed, X=table[:, 1:].astype(np.float32), y=table[:, 0].astype(np.uint8))
+    return {known.other: packed.getvalue()}

@@ -6,6 +6,7 @@ half its squared residual, and R / (2 K) is every agent's share of the regularis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -33,7 +34,6 @@ from tacit.privacy.conversions import tight
 from tacit.privacy.planning import total_rho
 from tacit.privacy.spending import DELTA
 from tacit.streams import LinearRegression, linear_regression
-from tacit_reproduction.analysis.classic import classic_share
 from tacit_reproduction.study import finished_run
 from tacit_reproduction.table import Floats, decibels
 
@@ -214,8 +214,9 @@ def mechanism(cell: Cell, clip: float | None) -> Mechanism:
     if np.isinf(cell.total):
         return unprotected._replace(clip=Clip(clip, "l2"))
     if cell.method == "DP-NFL":
-        share = classic_share(tight(cell.total, DELTA), DELTA, ROUNDS, DECAY)
-        return classic_gaussian(share.epsilon, share.delta, clip, DECAY)
+        # Epsilons, which grow as the noise shrinks, and deltas add up (Dwork and Roth 2014, Theorem 3.16).
+        rounds = math.fsum(DECAY ** (-n / 2) for n in range(ROUNDS))
+        return classic_gaussian(tight(cell.total, DELTA) / rounds, DELTA / ROUNDS, clip, DECAY)
     return decaying_gaussian(float(np.sqrt(total_rho(0.5, ROUNDS, DECAY) / cell.total)), DECAY, clip)
 
 

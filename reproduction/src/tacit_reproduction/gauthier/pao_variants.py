@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.algorithms.asynchronous.pao_fed import VARIANTS as SETTINGS
-from tacit_reproduction.analysis.mean_square import asynchronous_network, steady_state
+from tacit_reproduction.analysis.mean_square import Network, steady_state
 from tacit_reproduction.gauthier.asynchronous import (
     ROUNDS,
     SEEDS,
@@ -44,17 +43,9 @@ def predicted(share: int) -> float:
 
     All directions are alike there (E[z z'] = I / 8), so that none is slow.
     """
-    network = asynchronous_network(
-        np.broadcast_to(np.eye(SMALL) / SMALL, (SMALL_CLIENTS, SMALL, SMALL)),
-        0.0175,
-        step=STEP,
-        share=share,
-        availability=0.095,
-        delays=(0.8, 0.16, 0.032, 0.008),
-        decay=SETTINGS["U1"]["decay"],
-        coordinated=SETTINGS["U1"]["coordinated"],
-        data=0.625,
-    )
+    alike, delays = np.ones(SMALL_CLIENTS), np.array([0.8, 0.16, 0.032, 0.008])
+    features = np.broadcast_to(np.eye(SMALL) / SMALL, (SMALL_CLIENTS, SMALL, SMALL))
+    network = Network(features, 0.0175 * alike, STEP, share, 0.095 * alike, 0.625 * alike, delays, coordinated=False)
     return float(10 * np.log10(np.trace(steady_state(network))))
 
 

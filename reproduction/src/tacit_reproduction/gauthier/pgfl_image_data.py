@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tacit.streams.dataset import Dataset
 from tacit_reproduction.datasets.mnist import mnist
-from tacit_reproduction.datasets.organamnist import organ, organamnist
-from tacit_reproduction.datasets.tasks import TwoClasses, binary_task
+from tacit_reproduction.datasets.organamnist import ORGANS, organamnist
+from tacit_reproduction.datasets.tasks import TwoClasses, held_out
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, SERVERS
 from tacit_reproduction.table import Floats
 
@@ -39,7 +39,8 @@ class Group(NamedTuple):
 
 
 def _organs(*sides: tuple[str, str]) -> Group:
-    return Group(tuple(TwoClasses((organ(one),), (organ(other),)) for one, other in sides), 3, (2, 2), None)
+    tasks = (TwoClasses(*((ORGANS.index(organ),) for organ in side)) for side in sides)
+    return Group(tuple(tasks), 3, (2, 2), None)
 
 
 LUNG = "left lung"
@@ -85,7 +86,7 @@ def clients(group: Group, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 def accuracies(models: Floats, labels: Sequence[NDArray[np.int64]], group: Group, data: Dataset) -> Floats:
     """Return (seeds, records) per cent that models (seeds, records, clients, d) get right on their clusters' tests."""
-    tests = [binary_task(data, *task, part="test", most=TEST_ROWS) for task in group.tasks]
+    tests = [held_out(data, task, TEST_ROWS) for task in group.tasks]
     found = np.empty((*models.shape[:2], len(tests)))
     for own, of_seed, result in zip(labels, models, found, strict=True):
         for q, test in enumerate(tests):

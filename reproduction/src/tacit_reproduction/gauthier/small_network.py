@@ -12,8 +12,7 @@ from tacit import algorithms, objectives, streams
 from tacit.algorithms.asynchronous.pao_fed import VARIANTS
 from tacit.graphs import Channel, Delay, Topology, star_roles
 from tacit.streams import Batch, Stream
-from tacit_reproduction.analysis.mean_square import Form, asynchronous_network, steady_state
-from tacit_reproduction.analysis.mean_square_forms import Network
+from tacit_reproduction.analysis.mean_square import Form, Network, steady_state
 from tacit_reproduction.study import finished_run
 from tacit_reproduction.table import Floats
 
@@ -85,18 +84,19 @@ def largest_eigenvalue(setting: Setting) -> float:
 def network(setting: Setting) -> Network:
     """Return what the predictions are made from."""
     shared, variant = world(setting), VARIANTS[setting.variant]
-    return asynchronous_network(
+    alike, delay = np.ones(setting.clients), Delay(setting.delay, setting.longest)
+    return Network(
         shared.correlations,
         shared.noise,
-        step=setting.step,
-        share=setting.share,
-        availability=setting.available,
-        delays=Delay(setting.delay, setting.longest).probabilities() if setting.longest else (1.0,),
-        decay=variant["decay"],
-        coordinated=variant["coordinated"],
+        setting.step,
+        setting.share,
+        setting.available * alike,
+        setting.data * alike,
+        np.asarray(delay.probabilities() if setting.longest else (1.0,)),
+        variant["decay"],
+        variant["coordinated"],
         same_window=variant["answer"] == "same",
         full_download=setting.full_download,
-        data=setting.data,
     )
 
 

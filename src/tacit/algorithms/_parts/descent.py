@@ -7,6 +7,9 @@ Neither touches the state: the next state is made of what was released, so that 
 release of its round and nothing else. That is what parallel composition over records stands on. Which value is released
 is chosen in `perturbation`.
 
+With an optimiser the gradient is what is released, and `moved` takes the update that the optimiser made of it
+(`tacit.algorithms.optimisers.optimised`).
+
 The gradient is the mean over the agent's own records, D_k of them where a batch is a whole data set: an agent with
 fewer records than others moves further if one is replaced, and gets more noise.
 """
@@ -17,10 +20,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records
 from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
-from tacit.core.contract import Array, Batch, Mechanism, Objective, Params, Tree, View
+from tacit.algorithms.optimisers import Optimiser, before_optimiser, is_optimiser
+from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import gradient_parts
@@ -31,25 +36,37 @@ class Step(NamedTuple):
 
     mechanism: Mechanism
     """With the sensitivity of what is released: the step size times that of the gradient, where a step is released."""
-    value: Callable[[Params, Params, Batch, View], Tree]
-    """(where the gradient is taken, where the step starts, batch, view) -> what is to be released."""
+    value: Callable[..., Tree]
+    """(where the gradient is taken, where the step starts, batch, view, key) -> what is to be released. The key is for
+    objectives that draw in training; without one they are refused."""
     moved: Callable[[Params, Params, Tree, View], Params]
-    """(where the gradient is taken, where the step starts, what was released, view) -> where it leads."""
+    """(where the gradient is taken, where the step starts, what was released, view) -> where it leads. With an
+    optimiser, its update is in the place of what was released."""
     whole: Callable[[Params, Tree], Tree]
     """(where the gradient is taken, a released gradient) -> with the regulariser's part, as the mechanism leaves it."""
+    optimiser: Optimiser | None
+    """None: the step goes by the rate."""
 
 
 def gradient_step(
     objective: Objective,
-    rate: Callable[[View], Array],
+    rate: Callable[[View], Array] | Optimiser,
     mechanism: Mechanism,
     mirror: MirrorMap | None = None,
 ) -> Step:
     """Return the mirror step by rate * gradient, with noise on the gradient, the update or the model.
 
     Without a mirror map it is start - rate * gradient. The rate may depend on all that an agent sees: its round, and
-    how many neighbours it has.
+    how many neighbours it has. An optimiser takes its place (`rate_of`), and the method is then `optimised`.
     """
+    if is_optimiser(rate):
+        return _by_optimiser(objective, rate, before_optimiser(rate, mechanism), mirror)
+    return _by_rate(objective, rate, mechanism, mirror)  # type: ignore[arg-type]
+
+
+def _by_rate(
+    objective: Objective, rate: Callable[[View], Array], mechanism: Mechanism, mirror: MirrorMap | None
+) -> Step:
     geometry = Euclidean() if mirror is None else mirror
     _check_model_noise(mechanism, geometry)
     data, penalty = gradient_parts(objective, mechanism.clip)
@@ -66,8 +83,8 @@ def gradient_step(
     def whole(at: Params, released: Tree) -> Tree:
         return joined(released, rest(at))
 
-    def value(at: Params, start: Params, batch: Batch, view: View) -> Tree:
-        gradient = data(at, batch, counted(batch, view))
+    def value(at: Params, start: Params, batch: Batch, view: View, key: Key | None = None) -> Tree:
+        gradient = data(at, batch, counted(batch, view), key)
 
         def model() -> Params:
             return geometry.step(start, scaled(added(gradient, rest(at)), view))
@@ -83,7 +100,18 @@ def gradient_step(
 
         return place.model(released, by_gradient, by_update)
 
-    return Step(place.scaled(of_own_records(noise, apart=True), rate), value, moved, whole)
+    return Step(place.scaled(of_own_records(noise, apart=True), rate), value, moved, whole, None)
+
+
+def _by_optimiser(objective: Objective, optimiser: Optimiser, mechanism: Mechanism, mirror: MirrorMap | None) -> Step:
+    """The gradient is released, and the step goes by what the optimiser made of it."""
+    geometry = Euclidean() if mirror is None else mirror
+    gradients = _by_rate(objective, lambda view: jnp.ones(()), mechanism, mirror)
+
+    def moved(at: Params, start: Params, update: Tree, view: View) -> Params:
+        return geometry.step(start, jax.tree.map(jnp.negative, update))
+
+    return gradients._replace(moved=moved, optimiser=optimiser)
 
 
 def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:

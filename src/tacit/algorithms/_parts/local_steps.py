@@ -11,6 +11,10 @@ same with noise of the update's own size.) With a clip, every record's gradient 
 released is the mean of these means, and the regulariser, which is no data's, joins at the round's first point. One step
 moves by 2 C / B_k if a record is replaced; with several, later gradients are taken elsewhere and may change altogether,
 by 2 C. That the server picks at random whom it calls is not counted in a client's favour.
+
+With an optimiser a local step moves by 1 / E_k of its update, made with a memory that begins as the client's own and is
+forgotten; the mean of the gradients is released, and the client's model and memory step once by that. So what enters is
+the mean of the gradients, of the same sensitivity, and with the optimiser `optax.sgd(mu)` all is as with the step mu.
 """
 
 from __future__ import annotations
@@ -25,8 +29,9 @@ from tacit.algorithms._parts.batches import counted, of_own_records, records_hel
 from tacit.algorithms._parts.per_client import PerClient, numbers, of_client
 from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
 from tacit.algorithms._parts.sampling import uniform_cohort
-from tacit.algorithms.schedules import StepSize, as_schedule
-from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
+from tacit.algorithms.optimisers import LocalStep, Optimiser, before_optimiser, is_optimiser, optimised, updated
+from tacit.algorithms.schedules import as_schedule
+from tacit.core.contract import Algorithm, Array, Batch, Key, Mechanism, Objective, Params, State, Tree, View
 from tacit.privacy import gradient_parts
 from tacit.privacy.clipping import clip
 
@@ -35,17 +40,23 @@ class Training(NamedTuple):
     """A client's work of one round around a mechanism."""
 
     mechanism: Mechanism
-    value: Callable[[Key, Params, Batch, View], Tree]
-    """(key, where to start, data, view) -> what is to be released."""
+    value: Callable[..., Tree]
+    """(key, where to start, data, view, memory of the optimiser) -> what is to be released."""
     moved: Callable[[Params, Tree, View], Params]
-    """(where it started, what was released, view) -> the client's new model."""
+    """(where it started, what was released, view) -> the client's new model. With an optimiser, its update is in the
+    place of what was released."""
+    whole: Callable[[Params, Tree], Tree]
+    """(where it started, a released gradient) -> with the regulariser's part."""
+    optimiser: Optimiser | None
+    """None: steps go by a rate."""
 
 
 def sampled_training(
-    objective: Objective, step: StepSize, mechanism: Mechanism, local_steps: PerClient, batch_size: PerClient | None
+    objective: Objective, step: LocalStep, mechanism: Mechanism, local_steps: PerClient, batch_size: PerClient | None
 ) -> Training:
     """Return the training of a client that takes E_k steps on B_k of its records each."""
-    schedule = as_schedule(step)
+    optimiser, mechanism = step if is_optimiser(step) else None, before_optimiser(step, mechanism)
+    schedule = as_schedule(1.0 if is_optimiser(step) else step)  # type: ignore[arg-type]
     steps = numbers("local_steps", local_steps)
     sizes = None if batch_size is None else numbers("batch_size", batch_size)
     data, penalty = gradient_parts(objective, mechanism.clip)
@@ -61,31 +72,40 @@ def sampled_training(
     def rest(at: Params) -> Tree | None:
         return None if penalty is None else penalty(at)
 
-    def mean_gradient(key: Key, start: Params, batch: Batch, view: View) -> Tree:
+    def moved_within(at: Params, gradient: Tree, share: Array, memory: Tree) -> tuple[Params, Tree]:
+        """Take one local step by that share of a whole one."""
+        if optimiser is None:
+            return jax.tree.map(lambda w, g: w - share.astype(w.dtype) * g, at, gradient), memory
+        update, memory = updated(optimiser, gradient, memory, at)
+        return jax.tree.map(lambda w, u: w + share.astype(w.dtype) * u, at, update), memory
+
+    def mean_gradient(key: Key, start: Params, batch: Batch, view: View, memory: Tree) -> Tree:
         """The mean over the local steps of the gradients that they took: (2.58)."""
         own = of_client(steps, view)
         rate = schedule(view.round) / own
         records = counted(batch, view) if sizes is None else of_client(sizes, view)
 
-        def local(e: Array, walk: tuple[Params, Tree]) -> tuple[Params, Tree]:
-            at, total = walk
-            taken = drawn(jax.random.fold_in(key, e), batch, view)
-            gradient = data(at, taken, records)
+        def local(e: Array, walk: tuple[Params, Tree, Tree]) -> tuple[Params, Tree, Tree]:
+            at, total, memory = walk
+            key_here = jax.random.fold_in(key, e)
+            taken = drawn(key_here, batch, view)
+            # What draws in the loss has a key that no draw of records has.
+            gradient = data(at, taken, records, None if objective.training is None else jax.random.fold_in(key_here, 1))
             on = e < own
-            whole = added(gradient, rest(at))
-            moved = jax.tree.map(lambda w, g: jnp.where(on, w - rate.astype(w.dtype) * g, w), at, whole)
-            return moved, jax.tree.map(lambda t, g: jnp.where(on, t + g, t), total, gradient)
+            moved, memory = moved_within(at, added(gradient, rest(at)), rate, memory)
+            moved = jax.tree.map(lambda new, old: jnp.where(on, new, old), moved, at)
+            return moved, jax.tree.map(lambda t, g: jnp.where(on, t + g, t), total, gradient), memory
 
         nothing = jax.tree.map(jnp.zeros_like, start)
-        _, total = jax.lax.fori_loop(0, most_steps, local, (start, nothing))
+        _, total, _ = jax.lax.fori_loop(0, most_steps, local, (start, nothing, memory))
         return jax.tree.map(lambda t: t / own.astype(t.dtype), total)
 
     def stepped(start: Params, whole: Tree, view: View) -> Params:
         rate = schedule(view.round)
         return jax.tree.map(lambda w, g: w - rate.astype(w.dtype) * g, start, whole)
 
-    def value(key: Key, start: Params, batch: Batch, view: View) -> Tree:
-        gradient = mean_gradient(key, start, batch, view)
+    def value(key: Key, start: Params, batch: Batch, view: View, memory: Tree = ()) -> Tree:
+        gradient = mean_gradient(key, start, batch, view, memory)
         if mechanism.clip is not None and most_steps > 1:
             gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
 
@@ -94,9 +114,15 @@ def sampled_training(
 
         return place.value(gradient, update, lambda: stepped(start, added(gradient, rest(start)), view))
 
+    def whole(start: Params, released: Tree) -> Tree:
+        return joined(released, rest(start))
+
     def moved(start: Params, released: Tree, view: View) -> Params:
+        if optimiser is not None:
+            return jax.tree.map(jnp.add, start, released)
+
         def by_gradient(gradient: Tree) -> Params:
-            return stepped(start, joined(gradient, rest(start)), view)
+            return stepped(start, whole(start, gradient), view)
 
         def by_update(update: Tree) -> Params:
             return jax.tree.map(jnp.subtract, start if penalty is None else stepped(start, rest(start), view), update)
@@ -108,4 +134,19 @@ def sampled_training(
         averaged = noise.for_whole_batch()
     elif sizes is not None:
         averaged = noise.over(lambda view, extent: of_client(sizes, view))
-    return Training(place.scaled(averaged, lambda view: schedule(view.round)), value, moved)
+    scaled = place.scaled(averaged, lambda view: schedule(view.round))
+    return Training(scaled, value, moved, whole, optimiser)
+
+
+def locally_optimised(algorithm: Algorithm, training: Training, phase: int = 1) -> Algorithm:
+    """Return a method whose clients, of which the state is a model, train by an optimiser; without one, as it is."""
+    if training.optimiser is None:
+        return algorithm
+
+    def train(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+        return state, training.value(key, state.state, batch, view, state.carried)
+
+    made = optimised(algorithm, training, lambda state: state, phase)
+    phases = list(made.phases)
+    phases[phase] = phases[phase]._replace(compute=train)
+    return made._replace(phases=tuple(phases))

@@ -43,7 +43,7 @@ def averaged_step(descent: Step, missing: IfMissing) -> Phase:
     """Return the one phase of the round."""
 
     def compute(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
+        return state, descent.value(state, state, batch, view, key)
 
     def emit(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
         return state, share(descent.moved(state, state, released, view))

@@ -19,3 +19,10 @@ def positive_number(name: str, value: float, meaning: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ConfigError(f"{name} = {value!r}: expected a positive number, {meaning}")
     return float(value)
+
+
+def fraction(name: str, value: float, meaning: str) -> float:
+    """Return a number from 0 on and below 1; refuse anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ConfigError(f"{name} = {value!r}: expected a number from 0 on and below 1, {meaning}")
+    return float(value)

@@ -132,7 +132,7 @@ def _linearised(
         return jax.tree.map(leaf, state.u, admm.pull(state, rho, view))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, descent.value(state.u, start(state, view), batch, view)
+        return state, descent.value(state.u, start(state, view), batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         u = descent.moved(state.u, start(state, view), released, view)

@@ -24,7 +24,7 @@ from tacit.algorithms._parts.descent import Step, gradient_step
 from tacit.algorithms._parts.per_client import around_one_server
 from tacit.algorithms.asynchronous._stability import steps_within
 from tacit.algorithms.asynchronous._windows import Sharing, flat, gathered, shaped
-from tacit.algorithms.schedules import StepSize, as_rate
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -64,18 +64,19 @@ class Client(NamedTuple):
 def around_windows(
     name: str,
     objective: Objective,
-    step: StepSize,
+    step: LocalStep,
     mechanism: Mechanism,
     sharing: Sharing,
     unstable: Literal["refuse", "allow"],
     answers: bool = False,
 ) -> Algorithm:
     """Return the method that shares so. `answers`: a client that the server does not reach has no part in the round."""
-    return Algorithm(
+    descent, sharing = gradient_step(objective, rate_of(step), mechanism), sharing.validated()
+    made = Algorithm(
         name=name,
         objective=objective,
         init={"client": _client_init, "server": _server_init},
-        phases=_rounds(gradient_step(objective, as_rate(step), mechanism), sharing.validated(), answers),
+        phases=_rounds(descent, sharing, answers),
         model=lambda state: state.w,
         requires=frozenset(),
         privacy=statement(mechanism, "no guarantee is claimed (Gauthier (2023), ch. 4, adds no noise)"),
@@ -84,6 +85,9 @@ def around_windows(
         predictor="server",
         missing="renormalise",
         check_data=steps_within(objective, step, mechanism, unstable),
+    )
+    return optimised(
+        made, descent, lambda state: state.w, phase=1, learns=lambda state, view: state.heard | sharing.autonomous
     )
 
 
@@ -122,7 +126,7 @@ def _rounds(step: Step, sharing: Sharing, answers: bool) -> tuple[Phase, Phase]:
         return Client(shaped(found, state.w), heard)
 
     def learn(key: Key, state: Client, batch: Batch, view: View) -> tuple[Client, Tree]:
-        return state, step.value(state.w, state.w, batch, view)
+        return state, step.value(state.w, state.w, batch, view, key)
 
     def answer(state: Client, released: Tree, view: View) -> tuple[Client, Outbox]:
         learns = jnp.asarray(view.fresh) & (state.heard | sharing.autonomous)

@@ -11,8 +11,8 @@ from typing import Literal
 
 from tacit.algorithms.asynchronous._round import around_windows
 from tacit.algorithms.asynchronous._windows import Late, Sharing, Windows
+from tacit.algorithms.optimisers import LocalStep
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.core.errors import ConfigError
 
@@ -23,7 +23,7 @@ Together = Literal["together", "by_age"]
 @register("Gauthier (2023), sec. 4.4, Online-FedSGD", title="Online federated SGD (Online-FedSGD)")
 def online_fedsgd(
     objective: Objective,
-    step: StepSize = 0.4,
+    step: LocalStep = 0.4,
     mechanism: Mechanism = unprotected,
     *,
     late: Together = "together",
@@ -36,7 +36,8 @@ def online_fedsgd(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.4 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.4 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       late: "together", the mean of all updates that arrive in a round, or "by_age", one mean for each delay, added up.
       unstable: "refuse" a step above 1 / lambda before a run, lambda the largest eigenvalue of any client's E[z z'] of
@@ -60,7 +61,7 @@ def online_fedsgd(
 @register("Gauthier (2023), sec. 4.4, Online-Fed", {"fraction": 1.0}, title="Online federated learning (Online-Fed)")
 def online_fed(
     objective: Objective,
-    step: StepSize = 0.4,
+    step: LocalStep = 0.4,
     mechanism: Mechanism = unprotected,
     *,
     fraction: float,
@@ -74,7 +75,8 @@ def online_fed(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.4 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.4 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       fraction: Probability with which a client that is there is called, above 0, at most 1.
       late: "together", the mean of all updates that arrive in a round, or "by_age", one mean for each delay, added up.
@@ -101,7 +103,7 @@ def online_fed(
 )
 def pso_fed(
     objective: Objective,
-    step: StepSize = 0.4,
+    step: LocalStep = 0.4,
     mechanism: Mechanism = unprotected,
     *,
     fraction: float,
@@ -117,7 +119,8 @@ def pso_fed(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.4 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.4 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       fraction: Probability with which a client that is there is called, above 0, at most 1.
       share: Coordinates of a model that a message holds, from 1 on, at most all.

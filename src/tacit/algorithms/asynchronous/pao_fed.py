@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from tacit.algorithms.asynchronous._round import around_windows
 from tacit.algorithms.asynchronous._windows import Late, Order, Sharing, Windows
+from tacit.algorithms.optimisers import LocalStep
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.core.errors import ConfigError
 
@@ -34,7 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @register("Gauthier (2023), (4.9)-(4.14)", {"share": 1}, title="Partial sharing, asynchronous (PAO-Fed)")
 def pao_fed(
     objective: Objective,
-    step: StepSize = 0.4,
+    step: LocalStep = 0.4,
     mechanism: Mechanism = unprotected,
     *,
     share: int = 4,
@@ -58,7 +58,8 @@ def pao_fed(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.4 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.4 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       share: Coordinates of a model that a message holds, from 1 on, at most all.
       variant: "C0" ... "U2", the text's names, short for `coordinated`, `answer` and `decay`; None to set these.

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import first_model
 from tacit.algorithms.asynchronous._windows import Late, Order, Windows, flat, shaped
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -42,7 +42,7 @@ from tacit.privacy import statement
 @register("beyond Gauthier (2023), ch. 4", {"share": 1}, title="Diffusion with partial sharing")
 def partial_diffusion(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
     *,
     share: int = 4,
@@ -59,7 +59,8 @@ def partial_diffusion(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       share: Coordinates of a model that a message holds, from 1 on, at most all.
       coordinated: Whether all peers share the same window in a round; by default each has its own.
@@ -79,10 +80,10 @@ def partial_diffusion(
     """
     windows = Windows(share, coordinated, order).validated()
     late = Late(decay).validated()
-    descent = gradient_step(objective, as_rate(step), mechanism)
+    descent = gradient_step(objective, rate_of(step), mechanism)
 
     def learn(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
+        return state, descent.value(state, state, batch, view, key)
 
     def offer(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
         moved = flat(descent.moved(state, state, released, view))
@@ -99,7 +100,7 @@ def partial_diffusion(
 
         return shaped(psi + inbox.fold(pull, jnp.zeros_like(psi)), state)
 
-    return Algorithm(
+    made = Algorithm(
         name="partial_diffusion",
         objective=objective,
         init={"peer": first_model},
@@ -111,6 +112,7 @@ def partial_diffusion(
         missing="renormalise",
         continuation={"peer": same_state},
     )
+    return optimised(made, descent, lambda state: state)
 
 
 def _window(windows: Windows, w: Array, view: View) -> Outbox:

@@ -73,7 +73,7 @@ def sign_sgd(objective: Objective, step: StepSize = 0.01, mechanism: Mechanism =
         return found
 
     def differentiate(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
+        return state, descent.value(state, state, batch, view, key)
 
     def vote(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
         signs = jnp.packbits(flat(descent.whole(state, released)) >= 0)

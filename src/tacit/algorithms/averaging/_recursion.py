@@ -26,7 +26,8 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import combined, empty_outbox, outbox
-from tacit.algorithms.schedules import StepSize, as_rate, as_schedule, sum_until
+from tacit.algorithms.optimisers import LocalStep, before_optimiser, optimised, rate_of
+from tacit.algorithms.schedules import as_schedule, sum_until
 from tacit.core.contract import (
     Algorithm,
     Batch,
@@ -64,7 +65,7 @@ class State(NamedTuple):
 def combinations(
     name: str,
     objective: Objective,
-    step: StepSize,
+    step: LocalStep,
     mechanism: Mechanism,
     before: str | None = None,
     within: str | None = None,
@@ -74,13 +75,12 @@ def combinations(
     asked = {place: where for place, where in (("before", before), ("within", within), ("after", after)) if where}
     if not asked:
         raise ConfigError("no combination is asked for: name the links of `before`, `within` or `after`")
-    schedule = as_schedule(step)
-    exactly = gradient_step(objective, as_rate(step), unprotected._replace(clip=mechanism.clip))
-    descent = gradient_step(objective, as_rate(step), mechanism)
+    mechanism, rate = before_optimiser(step, mechanism), rate_of(step)
+    exactly = gradient_step(objective, rate, unprotected._replace(clip=mechanism.clip))
+    descent = gradient_step(objective, rate, mechanism)
     on_model = mechanism.perturbs == "model"
     sent = mechanism if on_model else unprotected
     keeps = on_model and (list(asked) != ["after"] or mechanism.spread not in ("common", "per_edge"))
-    reach = partial(sum_until, schedule) if mechanism.spread == "homomorphic" else schedule
     steps_at = next((place for place in ("within", "after") if place in asked), "before")
 
     def noise_on(place: str) -> Mechanism:
@@ -89,6 +89,8 @@ def combinations(
             return unprotected
         if not keeps:
             return descent.mechanism
+        schedule = as_schedule(step)  # type: ignore[arg-type] # an optimiser goes by gradients
+        reach = partial(sum_until, schedule) if mechanism.spread == "homomorphic" else schedule
         last = 0 if place == "after" else 1
         return mechanism.for_whole_batch().amplified(lambda view: reach(jnp.maximum(view.round - last, 1)))
 
@@ -101,8 +103,8 @@ def combinations(
     def stepping(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
         """Release the gradient, the update or the stepped model; within: the model before the step."""
         if not on_model:
-            return state, descent.value(state.phi, state.phi, batch, view)
-        stepped = exactly.value(state.phi, state.phi, batch, view)
+            return state, descent.value(state.phi, state.phi, batch, view, key)
+        stepped = exactly.value(state.phi, state.phi, batch, view, key)
         if steps_at == "within":
             return state._replace(step=minus(stepped, state.phi)), state.phi
         own = state._replace(w=stepped) if keeps else state
@@ -138,7 +140,7 @@ def combinations(
     if before is not None and steps_at == "before":
         noise = unprotected if on_model else descent.mechanism
         phases.append(Phase(before, stepping, noise, lambda key, state, inbox, view: state, stepped_messages))
-    return Algorithm(
+    made = Algorithm(
         name=name,
         objective=objective,
         init={"peer": init},
@@ -149,3 +151,5 @@ def combinations(
         weights="metropolis",
         continuation={"peer": same_state},
     )
+    stepping_phase = len(phases) - 1 if steps_at == "before" else list(asked).index(steps_at)
+    return optimised(made, descent, lambda state: state.phi, stepping_phase)

@@ -12,8 +12,8 @@ from typing import Literal
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, same_state, unprotected
 from tacit.core.errors import TacitWarning
 from tacit.graphs import Graph, Topology
@@ -24,20 +24,20 @@ from tacit.privacy import statement
 def _averaging(
     name: str,
     objective: Objective,
-    step: StepSize,
+    step: LocalStep,
     mechanism: Mechanism,
     requires: frozenset[Requirement],
     weights: Literal["sender", "receiver", "metropolis"],
     rewire: Callable[[Graph], Graph] | None,
     missing: IfMissing = "wait",
 ) -> Algorithm:
-    descent = gradient_step(objective, as_rate(step), mechanism)
+    descent = gradient_step(objective, rate_of(step), mechanism)
 
     def topology(given: Topology) -> Topology:
         assert rewire is not None
         return replace(given, links={**given.links, "peers": rewire(given.links["peers"])})
 
-    return Algorithm(
+    made = Algorithm(
         name=name,
         objective=objective,
         init={"peer": first_model},
@@ -50,10 +50,11 @@ def _averaging(
         missing=missing,
         continuation={"peer": same_state},
     )
+    return optimised(made, descent, lambda state: state)
 
 
 @register("OPS paper, sec. 5.2 (COL)", title="Central, all data pooled (COL)")
-def centralised_online(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def centralised_online(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """Central online learning (COL): averaging over the complete graph, the ideal to compare with.
 
     In a round each agent takes a gradient step and then the mean of all agents' models, whatever the given graph says:
@@ -61,7 +62,8 @@ def centralised_online(objective: Objective, step: StepSize = 0.1, mechanism: Me
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:
@@ -85,7 +87,7 @@ def centralised_online(objective: Objective, step: StepSize = 0.1, mechanism: Me
 @register("OPS paper, sec. 5.2 (DOL-Symm)", title="Mutual links only (DOL-Symm)")
 def decentralised_symmetric(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
     missing: IfMissing = "wait",
     apart: bool = False,
@@ -98,7 +100,8 @@ def decentralised_symmetric(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       missing: "wait" for every message of a round, or "renormalise" over those that arrived.
       apart: Whether parts that do not hear each other are meant, so that there is no warning; no by default.
@@ -135,7 +138,7 @@ def decentralised_symmetric(
 
 @register("OPS paper, sec. 5.2 (DOL-Asymm)", title="Push without mass (DOL-Asymm)")
 def decentralised_asymmetric(
-    objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected
+    objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected
 ) -> Algorithm:
     """Averaging over one-way links without push-sum's mass (DOL-Asymm), hence biased.
 
@@ -144,7 +147,8 @@ def decentralised_asymmetric(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:
@@ -164,12 +168,13 @@ def decentralised_asymmetric(
 
 
 @register("OPS paper, app. B.2 (Local OGD)", title="Each agent alone (Local OGD)")
-def local_online(objective: Objective, step: StepSize = 0.1) -> Algorithm:
+def local_online(objective: Objective, step: LocalStep = 0.1) -> Algorithm:
     """Local online gradient descent: every agent learns alone, and nothing is sent.
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.

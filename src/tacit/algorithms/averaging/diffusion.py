@@ -13,15 +13,15 @@ times as large; and with a probability below 1 it is no bound for the worst case
 from __future__ import annotations
 
 from tacit.algorithms.averaging._recursion import combinations
+from tacit.algorithms.optimisers import LocalStep
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 
 
 @register("Rizk (2023), (4.21)-(4.26)", {"after": "peers"}, title="Diffusion")
 def diffusion(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
     before: str | None = None,
     within: str | None = None,
@@ -35,7 +35,8 @@ def diffusion(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       before: Links over which models are combined before the step, e.g. "peers"; None for no combination.
       within: Links over which they are combined in the step; None for no combination.
@@ -57,7 +58,7 @@ def diffusion(
 
 
 @register("Rizk (2023), (4.15)-(4.16)", title="Consensus")
-def consensus(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def consensus(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """Consensus: combine the neighbours' models, and step by the gradient at one's own.
 
     In a round each agent sends its model, combines what it hears, and subtracts the step size times its gradient,
@@ -65,7 +66,8 @@ def consensus(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism =
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:
@@ -83,14 +85,15 @@ def consensus(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism =
 
 
 @register("Rizk (2023), (4.17)-(4.18)", title="Combine-then-adapt diffusion (CTA)")
-def combine_then_adapt(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def combine_then_adapt(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """Combine-then-adapt diffusion (CTA): combine the neighbours' models, then step from the outcome.
 
     In a round each agent sends its model, combines what it hears, and takes a gradient step from there.
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:
@@ -109,14 +112,15 @@ def combine_then_adapt(objective: Objective, step: StepSize = 0.1, mechanism: Me
 
 
 @register("Rizk (2023), (4.19)-(4.20)", title="Adapt-then-combine diffusion (ATC)")
-def adapt_then_combine(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def adapt_then_combine(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
     """Adapt-then-combine diffusion (ATC): step, then combine what the neighbours' steps led to.
 
     In a round each agent takes a gradient step, sends the outcome, and combines what it hears to its next model.
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:

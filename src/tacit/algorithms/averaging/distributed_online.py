@@ -23,10 +23,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.descent import Step, gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate, inverse_sqrt
+from tacit.algorithms.schedules import inverse_sqrt
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -43,7 +44,7 @@ from tacit.core.contract import (
     same_state,
     unprotected,
 )
-from tacit.objectives import euclidean_ball
+from tacit.objectives import Euclidean, euclidean_ball
 from tacit.privacy import statement
 
 TEXT_CLAIMS = (
@@ -66,7 +67,7 @@ class State(NamedTuple):
 @register("Li et al., Alg. 1", title="Private distributed online learning (DOLA)")
 def distributed_online(
     objective: Objective,
-    step: StepSize = CONVEX_STEP,
+    step: LocalStep = CONVEX_STEP,
     mechanism: Mechanism = unprotected,
     radius: float | None = None,
     missing: IfMissing = "wait",
@@ -80,7 +81,8 @@ def distributed_online(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse_sqrt(0.5)` by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; `inverse_sqrt(0.5)` by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       radius: Radius of the l2 ball that models are projected on; no projection by default.
       missing: "wait" for every message of a round, or "renormalise" over those that arrived.
@@ -99,8 +101,13 @@ def distributed_online(
       Li, Zhou, Chen and Jiang, Differentially private distributed online learning, Alg. 1.
     """
     ball = euclidean_ball(radius)
-    descent = gradient_step(objective, as_rate(step), mechanism, ball)
+    descent = gradient_step(objective, rate_of(step), mechanism, ball)
+    return optimised(_online(objective, descent, mechanism, ball, missing), descent, lambda state: state)
 
+
+def _online(
+    objective: Objective, descent: Step, mechanism: Mechanism, ball: Euclidean, missing: IfMissing
+) -> Algorithm:
     return Algorithm(
         name="distributed_online",
         objective=objective,
@@ -119,7 +126,7 @@ def distributed_online(
 @register("Li et al., Alg. 2", title="Private learning by mini-batches (DOLA offline)")
 def distributed_minibatch(
     objective: Objective,
-    step: StepSize = CONVEX_STEP,
+    step: LocalStep = CONVEX_STEP,
     mechanism: Mechanism = unprotected,
     radius: float | None = None,
     missing: IfMissing = "wait",
@@ -131,7 +138,8 @@ def distributed_minibatch(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse_sqrt(0.5)` by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; `inverse_sqrt(0.5)` by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       radius: Radius of the l2 ball that models are projected on; no projection by default.
       missing: "wait" for every message of a round, or "renormalise" over those that arrived.
@@ -148,7 +156,9 @@ def distributed_minibatch(
     References:
       Li, Zhou, Chen and Jiang, Differentially private distributed online learning, Alg. 2.
     """
-    online = distributed_online(objective, step, mechanism, radius, missing)
+    ball = euclidean_ball(radius)
+    descent = gradient_step(objective, rate_of(step), mechanism, ball)
+    online = _online(objective, descent, mechanism, ball, missing)
     phase = online.phases[0]
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
@@ -166,9 +176,10 @@ def distributed_minibatch(
         average = jax.tree.map(lambda old, new: old + (new - old) / rounds.astype(new.dtype), state.average, mixed)
         return State(mixed, average, rounds)
 
-    return online._replace(
+    made = online._replace(
         name="distributed_minibatch",
         init={"peer": init},
         phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
         model=lambda state: state.average,
     )
+    return optimised(made, descent, lambda state: state.mixed)

@@ -16,12 +16,12 @@ mean of all here, a weighted mean of the neighbours there.
 from __future__ import annotations
 
 from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.local_steps import locally_optimised, sampled_training
 from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms.federated._server_round import average, called_rounds, server_init
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import (
     Algorithm,
     Batch,
@@ -44,7 +44,7 @@ from tacit.privacy import statement
 @register("Dissertation, sec. 5.5, baseline", title="Federated averaging (FedAvg)")
 def fedavg(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
     missing: IfMissing = "wait",
     cohort: int | None = None,
@@ -61,7 +61,8 @@ def fedavg(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       missing: "wait" for all models, or "renormalise": the server averages those that arrived, and a client that hears
         nothing goes on with its own.
@@ -89,10 +90,10 @@ def fedavg(
             f"local_steps = {local_steps!r}, batch_size = {batch_size!r} without a cohort; say how many clients the "
             "server calls, all of them if need be"
         )
-    descent = gradient_step(objective, as_rate(step), mechanism)
+    descent = gradient_step(objective, rate_of(step), mechanism)
 
     def train(key: Key, state: Params, batch: Batch, view: View) -> tuple[Params, Tree]:
-        return state, descent.value(state, state, batch, view)
+        return state, descent.value(state, state, batch, view, key)
 
     def upload(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
         moved = descent.moved(state, state, released, view)
@@ -105,7 +106,7 @@ def fedavg(
         """Take the mean of what arrived, on a client the server's one model; without any keep what there is."""
         return average(inbox, state)
 
-    return Algorithm(
+    made = Algorithm(
         name="fedavg",
         objective=objective,
         init={"client": first_model, "server": first_model},
@@ -124,11 +125,12 @@ def fedavg(
         missing=missing,
         predictor="client",
     )
+    return optimised(made, descent, lambda state: state)
 
 
 def _sampled(
     objective: Objective,
-    step: StepSize,
+    step: LocalStep,
     mechanism: Mechanism,
     missing: IfMissing,
     cohort: int,
@@ -136,7 +138,7 @@ def _sampled(
     batch_size: PerClient | None,
 ) -> Algorithm:
     training = sampled_training(objective, step, mechanism, local_steps, batch_size)
-    return Algorithm(
+    made = Algorithm(
         name="fedavg",
         objective=objective,
         init={"client": first_model, "server": server_init(cohort)},
@@ -151,3 +153,4 @@ def _sampled(
         missing=missing,
         predictor="server",
     )
+    return locally_optimised(made, training)

@@ -6,12 +6,12 @@ w_p = sum_m A[p, m] (psi_m + noise on that link)                                
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.local_steps import locally_optimised, sampled_training
 from tacit.algorithms._parts.mixing import combined, first_model, outbox
 from tacit.algorithms._parts.per_client import PerClient, with_clients
 from tacit.algorithms.federated._server_round import Server, called_rounds, server_init
+from tacit.algorithms.optimisers import LocalStep
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize
 from tacit.core.contract import (
     Algorithm,
     Batch,
@@ -38,7 +38,7 @@ TEXT = "epsilon(i) growing linearly, per client's data set and with a probabilit
 @register("Rizk (2023), (3.6)-(3.8)", {"cohort": 2}, title="Graph federated learning (GFL)")
 def graph_federated(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
     server_mechanism: Mechanism = unprotected,
     *,
@@ -53,7 +53,8 @@ def graph_federated(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise of the clients, before anything leaves them, on which a guarantee per record stands; none by
         default.
       server_mechanism: Noise between servers, which hides what a server's clients gave it from other servers; none by
@@ -86,7 +87,7 @@ def graph_federated(
     def combine(key: Key, state: Server, inbox: Inbox, view: View) -> Server:
         return state._replace(w=combined(server_mechanism, inbox))
 
-    return Algorithm(
+    made = Algorithm(
         name="graph_federated",
         objective=objective,
         init={"client": first_model, "server": server_init(cohort)},
@@ -102,6 +103,7 @@ def graph_federated(
         learner="client",
         predictor="server",
     )
+    return locally_optimised(made, training)
 
 
 def _of_servers(given: Topology) -> Topology:

@@ -16,8 +16,9 @@ from __future__ import annotations
 from tacit.algorithms._parts.mixing import IfMissing
 from tacit.algorithms._parts.validation import whole_number
 from tacit.algorithms.mirror.mirror_descent import EUCLIDEAN, mirror_descent
+from tacit.algorithms.optimisers import LocalStep
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, inverse_sqrt
+from tacit.algorithms.schedules import inverse_sqrt
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.objectives import MirrorMap
 
@@ -30,7 +31,7 @@ ONE_OVER_SQRT_T = inverse_sqrt(1.0)
 @register("Dissertation, ch. 5, (5.12)-(5.13)", title="Mirror descent on changing links")
 def dynamic_mirror_descent(
     objective: Objective,
-    step: StepSize = ONE_OVER_SQRT_T,
+    step: LocalStep = ONE_OVER_SQRT_T,
     mechanism: Mechanism = unprotected,
     mirror: MirrorMap = EUCLIDEAN,
     unbiased: bool = False,
@@ -45,7 +46,8 @@ def dynamic_mirror_descent(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse_sqrt(1)` by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; `inverse_sqrt(1)` by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       mirror: Geometry and set X of the step, e.g. `tacit.objectives.entropy()`; Euclidean and unbounded by default.
       unbiased: Whether every agent counts the same on a digraph (push-sum in the dual); biased by default.

@@ -26,11 +26,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.descent import Step, gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.push_sum.online_push_sum import members, unless_passing_on
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate, inverse
+from tacit.algorithms.schedules import inverse
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -73,6 +74,8 @@ class DualState(NamedTuple):
 class Form(NamedTuple):
     """Parts in which the two forms differ."""
 
+    descent: Step
+
     init: Callable[[Key, Params, Mapping[str, View]], State]
     phase: Phase
     model: Callable[[State], Params]
@@ -81,7 +84,7 @@ class Form(NamedTuple):
 @register("Dissertation, ch. 2, Alg. 1-3", title="Mirror descent")
 def mirror_descent(
     objective: Objective,
-    step: StepSize = ONE_OVER_T,
+    step: LocalStep = ONE_OVER_T,
     mechanism: Mechanism = unprotected,
     mirror: MirrorMap = EUCLIDEAN,
     unbiased: bool = False,
@@ -96,7 +99,8 @@ def mirror_descent(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; `inverse(1)` by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; `inverse(1)` by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       mirror: Geometry and set X of the step, e.g. `tacit.objectives.entropy()`; Euclidean and unbounded by default.
       unbiased: Whether every agent counts the same on a digraph (push-sum in the dual); biased by default.
@@ -126,7 +130,7 @@ def mirror_descent(
         else _in_the_set(objective, step, mechanism, mirror, missing)
     )
     normalised: Requirement = "sender_normalised" if unbiased else "receiver_normalised"
-    return Algorithm(
+    made = Algorithm(
         name="mirror_descent",
         objective=objective,
         init={"peer": form.init},
@@ -140,21 +144,22 @@ def mirror_descent(
         membership=members(lambda state: state.mass) if unbiased else None,
         continuation={"peer": same_state},
     )
+    return optimised(made, form.descent, form.model)
 
 
 def _in_the_set(
-    objective: Objective, step: StepSize, mechanism: Mechanism, mirror: MirrorMap, missing: IfMissing
+    objective: Objective, step: LocalStep, mechanism: Mechanism, mirror: MirrorMap, missing: IfMissing
 ) -> Form:
-    descent = gradient_step(objective, as_rate(step), mechanism, mirror)
+    descent = gradient_step(objective, rate_of(step), mechanism, mirror)
 
     def emit(state: Params, released: Tree, view: View) -> tuple[Params, Outbox]:
         return state, share(if_present(view, descent.moved(state, state, released, view), state))
 
-    return Form(first_model, averaged_step(descent, missing)._replace(emit=emit), lambda state: state)
+    return Form(descent, first_model, averaged_step(descent, missing)._replace(emit=emit), lambda state: state)
 
 
-def _in_the_dual(objective: Objective, step: StepSize, mechanism: Mechanism, mirror: MirrorMap) -> Form:
-    descent = gradient_step(objective, as_rate(step), mechanism)
+def _in_the_dual(objective: Objective, step: LocalStep, mechanism: Mechanism, mirror: MirrorMap) -> Form:
+    descent = gradient_step(objective, rate_of(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> DualState:
         return DualState(mirror.to_dual(params), jnp.ones((), views["peers"].out.weight.dtype))
@@ -164,7 +169,7 @@ def _in_the_dual(objective: Objective, step: StepSize, mechanism: Mechanism, mir
         return mirror.from_dual(jax.tree.map(lambda leaf: leaf / mass, state.dual))
 
     def compute(key: Key, state: DualState, batch: Batch, view: View) -> tuple[DualState, Tree]:
-        return state, descent.value(model(state), state.dual, batch, view)
+        return state, descent.value(model(state), state.dual, batch, view, key)
 
     def emit(state: DualState, released: Tree, view: View) -> tuple[DualState, Outbox]:
         moved = if_present(view, descent.moved(model(state), state.dual, released, view), state.dual)
@@ -174,7 +179,7 @@ def _in_the_dual(objective: Objective, step: StepSize, mechanism: Mechanism, mir
         parts = inbox.mix()
         return DualState(parts.private, parts.public)
 
-    return Form(init, Phase("peers", compute, descent.mechanism, absorb, emit), model)
+    return Form(descent, init, Phase("peers", compute, descent.mechanism, absorb, emit), model)
 
 
 def if_present(view: View, new: Tree, old: Tree) -> Tree:

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.running_totals import Total, along, growth, increased, no_totals
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, members, ratio, unless_passing_on, vacant
 from tacit.algorithms.push_sum.online_push_sum import State as Parts
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -60,7 +60,7 @@ class State(NamedTuple):
 @register("beyond the OPS paper: running totals", title="Loss-tolerant push-sum")
 def loss_tolerant_push_sum(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Push-sum by running totals: lost, repeated or reordered messages are healed by the next one.
@@ -73,7 +73,8 @@ def loss_tolerant_push_sum(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:
@@ -88,7 +89,7 @@ def loss_tolerant_push_sum(
     References:
       OPS paper (ICLR 2021 submission), Alg. 1, of which this is an extension.
     """
-    descent = gradient_step(objective, as_rate(step), mechanism)
+    descent = gradient_step(objective, rate_of(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         view = views["peers"]
@@ -98,7 +99,7 @@ def loss_tolerant_push_sum(
         return State(held, sent, heard, jnp.zeros(into, jnp.int32), jnp.asarray(True))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, descent.value(ratio(state.held), state.held.z, batch, view)
+        return state, descent.value(ratio(state.held), state.held.z, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         leaves = (view.out.weight[0] == 0) & (view.into.degree == 0)  # for good: it keeps nothing, however little
@@ -133,7 +134,7 @@ def loss_tolerant_push_sum(
             jnp.sum(gained.mass) > 0,
         )
 
-    return Algorithm(
+    made = Algorithm(
         name="loss_tolerant_push_sum",
         objective=objective,
         init={"peer": init},
@@ -145,3 +146,4 @@ def loss_tolerant_push_sum(
         missing="totals",
         membership=members(lambda state: state.held.mass, lambda state: state._replace(held=vacant(state.held))),
     )
+    return optimised(made, descent, lambda state: ratio(state.held))

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
-from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -64,13 +64,18 @@ def ratio(state: State) -> Params:
     return jax.tree.map(lambda leaf: leaf / mass, state.z)
 
 
-def unless_passing_on(view: View, mass: Array, moved: Params, held: Params) -> Params:
-    """Return what a step came to, and what was held where an agent without data only joins or leaves.
+def passes_on(view: View, mass: Array) -> Array:
+    """Return whether an agent without data only joins or leaves.
 
     Its step would be noise alone, under a mass that may be next to nothing.
     """
-    passes_on = jnp.logical_not(view.fresh) & ((mass < LEAST_MASS) | (view.out.weight[0] == 0))
-    return jax.tree.map(lambda after, before: jnp.where(passes_on, before, after), moved, held)
+    return jnp.logical_not(view.fresh) & ((mass < LEAST_MASS) | (view.out.weight[0] == 0))
+
+
+def unless_passing_on(view: View, mass: Array, moved: Params, held: Params) -> Params:
+    """Return what a step came to, and what was held where an agent only passes on what it holds."""
+    idle = passes_on(view, mass)
+    return jax.tree.map(lambda after, before: jnp.where(idle, before, after), moved, held)
 
 
 def vacant(state: Tree) -> Tree:
@@ -86,7 +91,7 @@ def members(mass: Callable[[Tree], Array], empty: Callable[[Tree], Tree] = vacan
 @register("OPS paper, Alg. 1", title="Online push-sum (OPS)")
 def online_push_sum(
     objective: Objective,
-    step: StepSize = 0.1,
+    step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
 ) -> Algorithm:
     """Online push-sum (OPS): learning over one-way links.
@@ -99,7 +104,8 @@ def online_push_sum(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
 
     Returns:
@@ -118,13 +124,13 @@ def online_push_sum(
     References:
       OPS paper (ICLR 2021 submission), Alg. 1.
     """
-    descent = gradient_step(objective, as_rate(step), mechanism)
+    descent = gradient_step(objective, rate_of(step), mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, jnp.ones((), views["peers"].out.weight.dtype))
 
     def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, descent.value(ratio(state), state.z, batch, view)
+        return state, descent.value(ratio(state), state.z, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         moved = descent.moved(ratio(state), state.z, released, view)
@@ -134,7 +140,7 @@ def online_push_sum(
         parts = inbox.mix()
         return State(parts.private, parts.public)
 
-    return Algorithm(
+    made = Algorithm(
         name="online_push_sum",
         objective=objective,
         init={"peer": init},
@@ -147,3 +153,4 @@ def online_push_sum(
         weights="sender",
         membership=members(lambda state: state.mass),
     )
+    return optimised(made, descent, ratio)

@@ -1,0 +1,1 @@
+"""Decentralised stochastic gradients with momentum."""

@@ -1,0 +1,245 @@
+"""Optimisers as local steps: any `optax.GradientTransformation`, with its memory in the agent's state.
+
+    g           what is released of the gradient, with the regulariser's part
+    u, m <- optimiser(g, m, x)
+    the step leads from `start` to start + u            instead of start - step * g
+
+The memory m is made of released gradients alone, so that account, composition and sensitivity are those of the plain
+step at the same mechanism: what an optimiser does is post-processing. It is the agent's own and is never sent. In a
+round that brings an agent no data, or in which it is away, it takes no step and its memory stays.
+
+optax is not imported here but by the named constructors, which a file uses; whoever has an optimiser has imported it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeGuard
+
+import jax
+import jax.numpy as jnp
+
+from tacit.algorithms.schedules import StepSize, as_rate, as_schedule
+from tacit.core.contract import Algorithm, Array, Mechanism, Outbox, Params, State, Tree, View
+from tacit.core.errors import ConfigError
+from tacit.core.extras import require
+from tacit.core.lifted import Carrying, lift
+
+
+class Optimiser(Protocol):
+    """What an `optax.GradientTransformation` is."""
+
+    @property
+    def init(self) -> Callable[[Params], Any]:
+        """Parameters -> first memory."""
+
+    @property
+    def update(self) -> Callable[..., tuple[Any, Any]]:
+        """(gradient, memory, parameters) -> what to add to the parameters, and the next memory."""
+
+
+LocalStep = StepSize | Optimiser
+"""A number, a function of the round t = 1, 2, ..., or an optimiser. A method whose `step` has this type takes all."""
+
+
+def is_optimiser(step: Any) -> TypeGuard[Optimiser]:
+    """Return whether a step is an optimiser, without importing what it is made of."""
+    return all(callable(getattr(step, name, None)) for name in ("init", "update"))
+
+
+def rate_of(step: LocalStep) -> Callable[[View], Array] | Optimiser:
+    """Return a step as a function of what an agent sees, and an optimiser as it is."""
+    return step if is_optimiser(step) else as_rate(step)  # type: ignore[arg-type]
+
+
+def before_optimiser(step: LocalStep, mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism under which a step is taken: with an optimiser, what is released is the gradient.
+
+    Raises:
+      ConfigError: Noise is put on what an optimiser made of the gradient, where nothing bounds what a record changes.
+    """
+    if not is_optimiser(step) or mechanism.perturbs == "gradient":
+        return mechanism
+    if mechanism.distribution is None and mechanism.spread == "common":
+        return mechanism._replace(perturbs="gradient")
+    raise ConfigError(
+        f"mechanism {mechanism.name!r} noises the {mechanism.perturbs}, which an optimiser makes of this gradient and "
+        "of all before it, so that the clip bounds nothing there; say perturbs='gradient' (the optimiser then works on "
+        "what was released, at no further cost), or step by a number"
+    )
+
+
+class Stepping(Protocol):
+    """What is known of a step here."""
+
+    @property
+    def optimiser(self) -> Optimiser | None:
+        """None: it goes by a rate."""
+
+    @property
+    def whole(self) -> Callable[[Params, Tree], Tree]:
+        """Parameters and a released gradient -> with the regulariser's part."""
+
+
+def optimised(
+    algorithm: Algorithm,
+    step: Stepping,
+    at: Callable[[State], Params],
+    phase: int = 0,
+    learns: Callable[[State, View], Array] | None = None,
+) -> Algorithm:
+    """Return a method whose learners step by an optimiser; without one, the method as it is.
+
+    The emit function of the phase gets the update in the place of what was released, as `Step.moved` expects it.
+
+    Args:
+      algorithm: The method, made with that optimiser.
+      step: Its step (`tacit.algorithms._parts.descent.gradient_step`); without an optimiser no state has a leaf more.
+      at: State of a learner -> parameters at which the gradient was taken.
+      phase: Number of the phase that releases the gradient.
+      learns: State and view -> whether the learner steps, besides that it is there and has data; None: it does.
+    """
+    optimiser = step.optimiser
+    if optimiser is None:
+        return algorithm
+    role, made = algorithm.phases[phase].source, algorithm.phases[phase].emit
+    lifted = lift(algorithm, role, lambda state, views: optimiser.init(at(state)))
+
+    def emit(carrying: Carrying, released: Tree, view: View) -> tuple[Carrying, Outbox]:
+        steps = jnp.asarray(view.fresh) & view.present
+        if learns is not None:
+            steps &= learns(carrying.state, view)
+        here = at(carrying.state)
+        update, memory = updated(optimiser, step.whole(here, released), carrying.carried, here)
+        memory = jax.tree.map(lambda new, old: jnp.where(steps, new, old), memory, carrying.carried)
+        update = jax.tree.map(lambda leaf: jnp.where(steps, leaf, 0), update)
+        state, outbox = made(carrying.state, update, view)
+        return Carrying(state, memory), outbox
+
+    phases = list(lifted.phases)
+    phases[phase] = phases[phase]._replace(emit=emit)
+    return lifted._replace(phases=tuple(phases))
+
+
+def updated(optimiser: Optimiser, gradient: Tree, memory: Tree, params: Params) -> tuple[Params, Tree]:
+    """Return what to add to the parameters, and the memory, both of the types that they had."""
+    update, after = optimiser.update(gradient, memory, params)
+    return jax.tree.map(_as, update, params), jax.tree.map(_as, after, memory)
+
+
+def _as(new: Array, old: Array) -> Array:
+    return jnp.asarray(new, jnp.result_type(old))
+
+
+def _of_count(rate: StepSize) -> Any:
+    """Return a rate as optax has it: a function of the steps that were taken, counted from 0."""
+    schedule = as_schedule(rate, "rate")
+    return (lambda count: schedule(count + 1)) if callable(rate) else rate
+
+
+def _made(name: str, rate: StepSize, clip_norm: float | None, **settings: Any) -> Optimiser:
+    optax = require("optax", "networks", f"optimiser {name!r}")
+    try:
+        made = getattr(optax, name)(_of_count(rate), **settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"optimiser {name!r}: {error}") from error
+    if clip_norm is None:
+        return made  # type: ignore[no-any-return]
+    if not 0 < clip_norm < float("inf"):
+        raise ConfigError(f"clip_norm = {clip_norm!r}: expected a number above 0, or none for no clipping")
+    return optax.chain(optax.clip_by_global_norm(clip_norm), made)  # type: ignore[no-any-return]
+
+
+def sgd(
+    rate: StepSize, momentum: float | None = None, nesterov: bool = False, clip_norm: float | None = None
+) -> Optimiser:
+    """Gradient descent with momentum, as `optax.sgd`.
+
+    Args:
+      rate: Step size above 0, a number or a function of the steps taken, counted from 1.
+      momentum: Share of the last direction that is kept, from 0 to below 1; None: no momentum.
+      nesterov: Whether the momentum is Nesterov's.
+      clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
+    """
+    if momentum is not None and not 0 <= momentum < 1:
+        raise ConfigError(f"momentum = {momentum!r}: expected a number from 0 on and below 1, e.g. 0.9")
+    return _made("sgd", rate, clip_norm, momentum=momentum, nesterov=nesterov)
+
+
+def adam(
+    rate: StepSize, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, clip_norm: float | None = None
+) -> Optimiser:
+    """Adam, as `optax.adam`.
+
+    Args:
+      rate: Step size above 0, a number or a function of the steps taken, counted from 1.
+      b1: Share of the mean gradient that is kept, from 0 to below 1.
+      b2: Share of the mean square that is kept, from 0 to below 1.
+      eps: Added to the root of the mean square.
+      clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
+    """
+    return _made("adam", rate, clip_norm, b1=_share("b1", b1), b2=_share("b2", b2), eps=eps)
+
+
+def adamw(
+    rate: StepSize,
+    weight_decay: float = 1e-4,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    clip_norm: float | None = None,
+) -> Optimiser:
+    """Adam with decoupled weight decay, as `optax.adamw`.
+
+    Args:
+      rate: Step size above 0, a number or a function of the steps taken, counted from 1.
+      weight_decay: By how much of themselves, times the rate, parameters shrink in a step.
+      b1: Share of the mean gradient that is kept, from 0 to below 1.
+      b2: Share of the mean square that is kept, from 0 to below 1.
+      eps: Added to the root of the mean square.
+      clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
+    """
+    shares = {"b1": _share("b1", b1), "b2": _share("b2", b2)}
+    return _made("adamw", rate, clip_norm, weight_decay=weight_decay, eps=eps, **shares)
+
+
+def rmsprop(
+    rate: StepSize,
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    momentum: float | None = None,
+    clip_norm: float | None = None,
+) -> Optimiser:
+    """RMSProp, as `optax.rmsprop`.
+
+    Args:
+      rate: Step size above 0, a number or a function of the steps taken, counted from 1.
+      decay: Share of the mean square that is kept, from 0 to below 1.
+      eps: Added to the root of the mean square.
+      momentum: Share of the last direction that is kept; None: no momentum.
+      clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
+    """
+    return _made("rmsprop", rate, clip_norm, decay=_share("decay", decay), eps=eps, momentum=momentum)
+
+
+def adagrad(rate: StepSize, eps: float = 1e-7, clip_norm: float | None = None) -> Optimiser:
+    """Adagrad, as `optax.adagrad`.
+
+    Args:
+      rate: Step size above 0, a number or a function of the steps taken, counted from 1.
+      eps: Added to the sum of squares.
+      clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
+    """
+    return _made("adagrad", rate, clip_norm, eps=eps)
+
+
+def _share(name: str, value: float) -> float:
+    if not 0 <= value < 1:
+        raise ConfigError(f"{name} = {value!r}: expected a number from 0 on and below 1")
+    return value
+
+
+OPTIMISERS: Mapping[str, Callable[..., Optimiser]] = {
+    "sgd": sgd, "adam": adam, "adamw": adamw, "rmsprop": rmsprop, "adagrad": adagrad,
+}  # fmt: skip
+"""Kind of an optimiser in a file -> its constructor; all of them are optax's."""

@@ -1,0 +1,1 @@
+"""Those who watch a simulation while it goes on."""

@@ -1,0 +1,147 @@
+"""Methods that correct for differing data, against their equations, their invariants and a solver's optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.algorithms import exact_diffusion, extra, gradient_tracking, push_diging
+from tacit.core.errors import ConfigError
+from tacit.peer import run_in_process
+from tests.algorithms.given import stream_of, two_classes
+
+AGENTS, DIM, ROUNDS, STEP, L2 = 8, 4, 24, 0.1, 1e-1
+OBJECTIVE = tacit.objectives.logistic(l2=L2)
+MUTUAL = tacit.graphs.small_world(AGENTS, 4, 0.3, seed=1)
+ONE_WAY = tacit.graphs.random_digraph(AGENTS, 3, seed=5)
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return two_classes(5, (ROUNDS, AGENTS), DIM)
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return MUTUAL.with_weights("metropolis").matrix().toarray()
+
+
+def gradients(x, a, y):
+    margin = y * np.sum(a * x, axis=-1)
+    return -(y / (1 + np.exp(margin)))[:, None] * a + L2 * x
+
+
+def oracle(samples):
+    """Return t -> (x -> g_t(x)), t = 0, 1, ..."""
+    a, y = samples
+    return lambda t, x: gradients(x, a[t], y[t])
+
+
+def check(algorithm, graph, samples, expected):
+    run = tacit.simulate(algorithm, graph, stream_of(*samples), rounds=ROUNDS, dtype="float64")
+    np.testing.assert_allclose(run.models[0], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("combine", ["after", "before"])
+def test_gradient_tracking(combine, samples, weights):
+    """Pu and Nedic (2020), (4)-(5); Nedic, Olshevsky and Shi (2017), Alg. 1."""
+    g = oracle(samples)
+    x = np.zeros((AGENTS, DIM))
+    y = g(0, x)
+    for t in range(ROUNDS):
+        after = weights @ (x - STEP * y) if combine == "after" else weights @ x - STEP * y
+        if t + 1 < ROUNDS:
+            y = weights @ y + g(t + 1, after) - g(t, x)
+        x = after
+    check(gradient_tracking(OBJECTIVE, STEP, combine=combine), MUTUAL, samples, x)
+
+
+def test_push_diging(samples):
+    """Nedic, Olshevsky and Shi (2017), Alg. 2."""
+    g = oracle(samples)
+    C = ONE_WAY.with_weights("sender").matrix().toarray()
+    u, v = np.zeros((AGENTS, DIM)), np.ones((AGENTS, 1))
+    y = g(0, u)
+    for t in range(ROUNDS):
+        x = u / v
+        u, v = C @ (u - STEP * y), C @ v
+        if t + 1 < ROUNDS:
+            y = C @ y + g(t + 1, u / v) - g(t, x)
+    check(push_diging(OBJECTIVE, STEP), ONE_WAY, samples, u / v)
+
+
+def test_extra(samples, weights):
+    """Shi et al. (2015), Alg. 1, in its two lines."""
+    g = oracle(samples)
+    mean = (np.eye(AGENTS) + weights) / 2
+    old = np.zeros((AGENTS, DIM))
+    x = weights @ old - STEP * g(0, old)
+    for t in range(1, ROUNDS):
+        x, old = (np.eye(AGENTS) + weights) @ x - mean @ old - STEP * (g(t, x) - g(t - 1, old)), x
+    check(extra(OBJECTIVE, STEP), MUTUAL, samples, x)
+
+
+def test_exact_diffusion(samples, weights):
+    """Yuan et al. (2018), Alg. 1."""
+    g = oracle(samples)
+    w = np.zeros((AGENTS, DIM))
+    psi = w
+    for t in range(ROUNDS):
+        adapted = w - STEP * g(t, w)
+        w, psi = (np.eye(AGENTS) + weights) / 2 @ (adapted + w - psi), adapted
+    check(exact_diffusion(OBJECTIVE, STEP), MUTUAL, samples, w)
+
+
+@pytest.mark.parametrize(("make", "graph"), [(gradient_tracking, MUTUAL), (push_diging, ONE_WAY)])
+def test_trackers_sum_to_the_gradients_that_were_released(make, graph, samples):
+    """With noise too, and in every round: what is in the sum is what left, not what was computed."""
+    noise = tacit.privacy.gaussian(noise_multiplier=1.0, clip=0.5, perturbs="update")
+    for rounds in (1, 2, 7):
+        result = run_in_process(
+            make(OBJECTIVE, STEP, noise), graph, stream_of(*samples), rounds=rounds, dtype="float64", seed=2
+        )
+        states = [machine.state for machine in result.machines["peer"]]
+        total = np.sum([state.gradient for state in states], axis=0)
+        trackers = np.sum([state.tracker for state in states], axis=0)
+        np.testing.assert_allclose(trackers, total, rtol=1e-9, atol=1e-12)
+        assert np.linalg.norm(total) > 0.1
+
+
+@pytest.fixture(scope="module")
+def fixed():
+    """One sample per agent, the same in every round, and the optimum of all of them."""
+    data = tacit.streams.logistic_drift(agents=AGENTS, dim=DIM, repeat_every=1, heterogeneity=1.0, seed=3)
+    best = tacit.metrics.best_fixed(OBJECTIVE, lambda: [data.chunk(0, 1)], data.batch_spec())
+    assert best.gap < 1e-8
+    return data, best.params
+
+
+def distance(algorithm, graph, fixed, rounds=1500):
+    data, optimum = fixed
+    run = tacit.simulate(algorithm, graph, data, rounds=rounds, dtype="float64")
+    return np.linalg.norm(run.models[0] - optimum, axis=-1).max() / np.linalg.norm(optimum)
+
+
+@pytest.mark.parametrize("make", [gradient_tracking, extra, exact_diffusion])
+def test_a_constant_step_reaches_the_optimum(make, fixed):
+    assert distance(make(OBJECTIVE, 0.3), MUTUAL, fixed) < 1e-4
+
+
+def test_a_constant_step_reaches_the_optimum_over_one_way_links(fixed):
+    assert distance(push_diging(OBJECTIVE, 0.1), ONE_WAY, fixed, rounds=4000) < 1e-4
+
+
+def test_averaging_alone_stays_beside_it(fixed):
+    assert distance(tacit.algorithms.adapt_then_combine(OBJECTIVE, 0.3), MUTUAL, fixed) > 0.02
+    assert distance(tacit.algorithms.online_push_sum(OBJECTIVE, 0.1), ONE_WAY, fixed) > 0.01
+
+
+def test_links_that_change_keep_the_optimum_of_a_tracker(fixed):
+    graph = tacit.graphs.complete(AGENTS).with_dynamics(tacit.graphs.RandomMatching())
+    assert distance(gradient_tracking(OBJECTIVE, 0.1, combine="before"), graph, fixed, rounds=3000) < 1e-4
+
+
+def test_a_word_for_the_combination_is_checked():
+    with pytest.raises(ConfigError, match="combine"):
+        gradient_tracking(OBJECTIVE, combine="never")
