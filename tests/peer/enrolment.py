@@ -15,9 +15,9 @@ NAME = "hospital-a"
 DAY = timedelta(days=1)
 
 
-def enrol(home, ca, name=NAME, days=90):
+def enrol(home, ca, name=NAME, days=90, role="peer"):
     asked = request(name, home)
-    certificate = issue(asked.csr, name, ca, home / f"{name}.crt", days)
+    certificate = issue(asked.csr, name, ca, home / f"{name}.crt", days, role)
     identity = install(certificate, ca / "ca.crt", home)
     certificate.unlink()
     return identity

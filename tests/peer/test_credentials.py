@@ -288,7 +288,7 @@ def enrolled(tmp_path):
 def test_watch_reads_again_only_what_has_changed(enrolled, monkeypatch):
     read = []
     monkeypatch.setattr(
-        credentials, "load_identity", lambda files, load=credentials.load_identity: read.append(1) or load(files)
+        credentials, "load_identity", lambda files, role, load=credentials.load_identity: read.append(1) or load(files)
     )
     faults = []
     watch = IdentityWatch(identity_files(enrolled / "home"), faults.append)
@@ -329,7 +329,7 @@ def test_watch_needs_good_files_at_the_start(enrolled):
 
 def test_a_key_under_a_password_is_a_fault_and_nobody_is_asked_for_it(enrolled, monkeypatch):
     files = identity_files(enrolled / "home")
-    monkeypatch.setattr(credentials, "load_identity", lambda files, known=load_credentials(files).identity: known)
+    monkeypatch.setattr(credentials, "load_identity", lambda files, role, known=load_credentials(files).identity: known)
     text = files.certificate.read_text()
     begin, end = text.index("-----BEGIN CERT"), text.index("-----END CERT")
     files.certificate.write_text(text[begin:end] + "-----END CERTIFICATE-----\n" + "no key")

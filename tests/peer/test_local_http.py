@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tacit.core.errors import ConfigError, DataError, StoreError
-from tacit.peer.operations import local_http
+from tacit.peer.operations import http_server, local_http
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.http_request import LONGEST_BODY, LONGEST_HEAD
 from tacit.peer.operations.local_http import LocalServer
@@ -93,7 +93,7 @@ def test_a_handler_that_hangs_is_given_up(monkeypatch):
         async def status(self):
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(local_http, "HANDLER_PATIENCE", 0.01)
+    monkeypatch.setattr(http_server, "HANDLER_PATIENCE", 0.01)
     status, headers, _ = ask(get("/status"), Hanging())
     assert (status, headers["Retry-After"]) == (503, "1")
 

@@ -20,6 +20,8 @@ from starlette.routing import BaseRoute, Route
 
 from tacit.board.curves import curves_of
 from tacit.board.events import Broadcast, stream
+from tacit.board.federation import Federation
+from tacit.board.federation import routes as federation_routes
 from tacit.board.guard import API, Guard
 from tacit.board.runs import Found, Runs
 from tacit.core.errors import TacitError
@@ -130,7 +132,7 @@ def application(
     port: int,
     hosts: Iterable[str] = (),
     beyond: bool = False,
-    more: Iterable[BaseRoute] = (),
+    federation: Federation | None = None,
 ) -> Starlette:
     """Return the application over a directory.
 
@@ -140,11 +142,13 @@ def application(
       port: That it is served at.
       hosts: Names that it may be asked under, besides those of loopback.
       beyond: Whether it listens beyond loopback.
-      more: Further routes.
+      federation: Peers that it shows, too.
     """
-    board = Board(directory)
+    board, peers = Board(directory), list[BaseRoute]()
+    if federation is not None:
+        peers, federation.tell = [*federation_routes(federation)], board.broadcast.tell
     guard = Middleware(Guard, token=token, hosts=hosts, port=port, open_to_addresses=beyond)
-    routes = [*board.routes(), *more, Route("/{path:path}", _static, methods=["GET"])]
+    routes = [*board.routes(), *peers, Route("/{path:path}", _static, methods=["GET"])]
     return Starlette(
         routes=routes,
         middleware=[guard],

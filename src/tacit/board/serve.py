@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 import secrets
 import socket
@@ -64,19 +63,19 @@ def serve(
     import uvicorn
 
     from tacit.board.app import application
+    from tacit.board.federation import Federation
+    from tacit.config.fleet import load_fleet
 
     if not directory.is_dir():
         raise ConfigError(f"{directory} is no directory; give one that holds runs, such as runs")
     if token is not None and (len(token) < SHORTEST or not (token.isascii() and token.isalnum())):
         raise ConfigError(f"--token of {len(token)} letters; expected {SHORTEST} or more letters and digits, or none")
-    more = []
-    if peers is not None:
-        more = importlib.import_module("tacit.board.federation").routes(peers)
+    federation = None if peers is None else Federation(load_fleet(peers))
     with _listening(host, port) as listener:
         bound = listener.getsockname()
         beyond = not ipaddress.ip_address(bound[0]).is_loopback
         address = Address(host, bound[1], token or secrets.token_urlsafe(24), beyond)
-        app = application(directory.resolve(), address.token, address.port, [host], beyond, more)
+        app = application(directory.resolve(), address.token, address.port, [host], beyond, federation)
         settings = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=1
         )

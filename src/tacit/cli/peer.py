@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peers import authority, epoch, links, processes
+from tacit.cli.peers import authority, epoch, fleet, links, processes
 from tacit.cli.peers.init import init_peer
 from tacit.cli.peers.running import ConfigFile, asked, control_of, runs, told
 from tacit.core.errors import ConfigError, TacitError
 
 if TYPE_CHECKING:
     from tacit.config.peer import PeerSettings
+    from tacit.peer.identity.identity import Role
 
 app = typer.Typer(help="Run peers over mutual TLS: identities, start, look, change links, stop.")
 app.add_typer(authority.app)
@@ -71,11 +72,16 @@ def issue(
     ca: Annotated[Path, typer.Option(help="The authority's directory.")] = Path("ca"),
     out: Annotated[Path | None, typer.Option(help="The certificate; by default NAME.crt.")] = None,
     days: Annotated[int, typer.Option(min=1, help="Until it expires.")] = 90,
+    observer: Annotated[bool, typer.Option("--observer", help="No peer: it may read the status of all.")] = False,
+    operator: Annotated[bool, typer.Option("--operator", help="No peer: it may stop all, too.")] = False,
 ) -> None:
     """Sign a peer's request. Make sure first that it came from that peer: from now on it is believed to be it."""
     from tacit.peer.identity.authority import issue as sign
 
-    certificate = sign(csr or Path(f"{name}.csr"), name, ca, out or Path(f"{name}.crt"), days)
+    if observer and operator:
+        raise ConfigError("--observer and --operator: an operator may read as well; leave --observer out")
+    role: Role = "operator" if operator else "observer" if observer else "peer"
+    certificate = sign(csr or Path(f"{name}.csr"), name, ca, out or Path(f"{name}.crt"), days, role)
     say(f"send {certificate} and {ca / 'ca.crt'} back to {name}, and there: tacit peer install {certificate.name}")
 
 
@@ -103,7 +109,8 @@ def install(
     if authority is None:
         raise ConfigError(f"{sent[0]}, the authority's certificate, is not there; name it: --ca FILE")
     identity = put(certificate, authority, out)
-    say(f"{identity.name}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
+    role = "" if identity.role == "peer" else f" ({identity.role})"
+    say(f"{identity.name}{role}: valid until {identity.not_after:%Y-%m-%d %H:%M} UTC")
 
 
 @app.command(epilog="Example: tacit peer check a/peer.toml b/peer.toml c/peer.toml")
@@ -123,6 +130,9 @@ def check(
 
 app.command(epilog="Example: tacit peer run hospital-a/peer.toml")(processes.run)
 app.command(epilog="Example: tacit peer host federation --only hospital-a --only hospital-b")(processes.host)
+
+
+app.command(epilog="Example: tacit peer fleet fleet.toml")(fleet.fleet)
 
 
 @app.command("new-ledger", epilog="Example: tacit peer new-ledger peer.toml --instead-of 5f0c...")

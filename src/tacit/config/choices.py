@@ -327,7 +327,8 @@ def _settable(hint: Any) -> Any:
         return Annotated[hint, Field(strict=False)]
     if get_origin(hint) not in (Union, types.UnionType):
         return hint
-    members = [m for m in get_args(hint) if get_origin(m) is not os.PathLike]
+    # An optimiser is made in Python: no value of a file is one.
+    members = [m for m in get_args(hint) if get_origin(m) is not os.PathLike and not getattr(m, "_is_protocol", False)]
     functions = [m for m in members if get_origin(m) is typing.get_origin(Callable[..., Any])]
     if functions:
         members = [m for m in members if m not in functions] + [StepSchedule]

@@ -10,7 +10,7 @@
     [privacy]    epsilon, or rho, or epsilon and delta; witness. Or unprotected = true, said aloud
     [stream]     kind = "push", "csv", "jsonl", "kafka", "mqtt" or "sql", and its parameters (`stream.py`)
     [rounds]     deadline, patience, interval, last
-    [operations] port (loopback), log, level, progress, traces
+    [operations] port (loopback), status (for observers elsewhere), log, level, progress, traces
     [limits]     connections, per_address, proof_time: of connections that have not proved an identity
 
 Every path is taken to start beside the file. Every fault is a ConfigError that names file, key, value and remedy.
@@ -99,10 +99,14 @@ class OperationsTable(Section):
 
     port: int = Field(default=0, ge=0, le=65535)
     """On 127.0.0.1; 0 takes a free one, which the log and `tacit peer status` name."""
+    status: str | None = None
+    """"host:port" at which observers and operators read the status over mutual TLS; none: there is no such door."""
     log: Literal["json", "text"] = "json"
     level: Literal["debug", "info", "warning", "error"] = "info"
     progress: int = Field(default=100, ge=0, le=1_000_000)
-    """Rounds over which loss and accuracy are taken, and after which a line of the log has them; 0: neither."""
+    """Rounds over which loss and accuracy are taken, and after which a line of the log has them; 0: neither.
+
+    They are made of raw data: observers see them only where the file itself names this key."""
     traces: str | None = None
     """URL of an OTLP collector over HTTP; none: no traces, unless a variable of OpenTelemetry names one."""
 
@@ -175,6 +179,20 @@ class PeerSettings:
         return f"{self.account} with links {digest}"
 
     @property
+    def doors(self) -> list[tuple[str, str, int]]:
+        """Key, host and port of every door at which the peer listens; port 0: the system chooses one."""
+        named = [("[peer] listen", self.peer.listen), ("[operations] port", f"127.0.0.1:{self.operations.port}")]
+        if self.operations.status is not None:
+            named.append(("[operations] status", self.operations.status))
+        parts = [(key, *address.rpartition(":")[::2]) for key, address in named]
+        return [(key, host, int(port)) for key, host, port in parts]
+
+    @property
+    def shows_loss(self) -> bool:
+        """Whether observers see loss and accuracy: where the file itself asks for them."""
+        return bool(self.operations.progress) and "progress" in self.operations.model_fields_set
+
+    @property
     def control(self) -> Path:
         """Path of the file in which a running peer says how it can be reached on this host."""
         return self.store.with_name(self.store.name + ".control")
@@ -223,6 +241,8 @@ def load_peer(path: Path, load_job: Callable[[Path], Job] = load_job) -> PeerSet
         booked, budget = budget_of(privacy, job.algorithm)
     check_path(privacy.witness, Place(str(path), "[privacy] witness"))
     operations = section("operations", OperationsTable)
+    if operations.status is not None:
+        validate_address(operations.status, Place(str(path), "[operations] status"), lowest_port=0)
     if operations.traces is not None and not COLLECTOR.fullmatch(operations.traces):
         raise ConfigError(
             f"{path}: [operations] traces: expected the URL of a collector without user or password, as "

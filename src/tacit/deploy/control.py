@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hmac
+import json
+import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.config.peer import PeerSettings, validate_address
+from tacit.config.sections import Place, located
 from tacit.core.errors import DataError, TacitError
+from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.node.service import PeerService
+
+if TYPE_CHECKING:
+    from tacit.peer.observing.door import StatusDoor
 
 ACTS = ("list", "add", "remove", "leave", "epoch", "stop")
 
@@ -56,3 +64,38 @@ async def obeyed(
     except TacitError as fault:
         raise DataError(str(fault)) from fault
     return {"links": service.link_table()}
+
+
+def write_control(path: Path, **said: Any) -> None:
+    """Tell commands on this host how to reach a running peer; only its user may read it."""
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(json.dumps({"pid": os.getpid(), **said}) + "\n")
+    Path(draft).replace(path)
+
+
+async def status_door(
+    settings: PeerSettings,
+    address: str,
+    service: Callable[[], PeerService],
+    watch: IdentityWatch,
+    stop: Callable[[], None],
+) -> StatusDoor:
+    """Open the door at which observers and operators read a peer's status; see `tacit.peer.observing.door`.
+
+    Args:
+      settings: The peer's own.
+      address: Where it listens.
+      service: Returns the running service.
+      watch: The peer's identity.
+      stop: Has the peer end, for an operator.
+    """
+    from tacit.peer.observing.door import StatusDoor
+    from tacit.peer.observing.report import Report
+
+    now = service()
+    report = Report(service, settings.store, settings.witness, watch, settings.shows_loss, now.log)
+    door = StatusDoor(report, watch, now.events.refused, settings.limits, stop, now.log)
+    with located(Place(str(settings.file), "[operations] status")):
+        await door.start(address)
+    return door

@@ -250,15 +250,14 @@ def _own(one: PeerSettings) -> Iterator[tuple[str, Any]]:
 
 def _doors(one: PeerSettings) -> Iterator[tuple[str, int]]:
     """Return hosts and ports at which a peer will listen, but for those that the system chooses."""
-    host, _, port = one.peer.listen.rpartition(":")
-    doors = ((host, int(port)), ("127.0.0.1", one.operations.port))
-    return (door for door in doors if door[1])
+    return ((host, port) for _, host, port in one.doors if port)
 
 
 def _check_files(peers: Sequence[PeerSettings]) -> None:
     """Refuse more peers than there are open files for."""
     links = sum(len(side) for one in peers for table in one.links.values() for side in (table.sends_to, table.hears))
-    needed, left = FILES * len(peers) + links + RESERVED, descriptors_left()
+    doors = sum(len(one.doors) - 2 for one in peers)
+    needed, left = FILES * len(peers) + doors + links + RESERVED, descriptors_left()
     if left is not None and left < needed:
         raise ConfigError(
             f"{len(peers)} peer(s) with {links} ends of links take {needed} open files, and this process may open "

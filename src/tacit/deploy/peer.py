@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -22,7 +20,7 @@ from tacit.config.peer import PeerSettings, load_peer
 from tacit.config.sections import Place, located
 from tacit.core.errors import BudgetExceeded, ConfigError, DataError, IdentityError, TacitError, said
 from tacit.deploy.assignment import plan_of
-from tacit.deploy.control import obeyed
+from tacit.deploy.control import obeyed, status_door, write_control
 from tacit.deploy.feeds import feed_of
 from tacit.deploy.ledger_register import open_store
 from tacit.deploy.readiness import check_budget, check_data
@@ -42,6 +40,7 @@ from tacit.peer.sources.queue import SampleQueue
 
 if TYPE_CHECKING:
     from tacit.peer.node.set_round import Moved
+    from tacit.peer.observing.door import StatusDoor
 
 LONGEST_DELIVERY, SHORT_DELIVERY = 60.0, 5.0
 """Seconds for which a peer whose last round is over waits for neighbours to confirm, if they cannot do without it, and
@@ -89,8 +88,9 @@ class Peer(CloseOnce):
         self._changing = asyncio.Lock()
         """Held while it goes on to another epoch."""
         self._following: asyncio.Task[None] | None = None
-        self.operations_port = 0
-        """Where this host finds health, metrics and status."""
+        self._status_door: StatusDoor | None = None
+        self.operations_port = self.status_port = 0
+        """Ports for programs on this host, and for observers elsewhere; 0: none."""
         self._local = LocalServer(
             Handlers(
                 health=self._health,
@@ -167,11 +167,15 @@ class Peer(CloseOnce):
             )
             undo.push_async_callback(service.stop)
             peer = cls(settings, service, feed, worker, traces, hosted=bool(shared))
-            undo.push_async_callback(peer._local.close)
+            undo.push_async_callback(peer._close_doors)
             await service.listen(settings.peer.listen)
             with located(Place(str(settings.file), "[operations] port")):
                 await peer._local.start(port=settings.operations.port)
             peer.operations_port = peer._local.port
+            if settings.operations.status is not None:
+                stop, now = peer.told_to_stop.set, lambda: peer._service
+                peer._status_door = await status_door(settings, settings.operations.status, now, watch, stop)
+                peer.status_port = peer._status_door.port
             undo.pop_all()
         return peer
 
@@ -273,6 +277,7 @@ class Peer(CloseOnce):
             **found,
             "job_made_of": self.settings.job.ingredients,
             "operations_port": self.operations_port,
+            "status_port": self.status_port or None,
             "samples_waiting": getattr(self._source, "depth", None),
             "rows_not_learnt": None if not_learnt is None else {"bad": not_learnt.bad, "known": not_learnt.known},
         }
@@ -290,7 +295,7 @@ class Peer(CloseOnce):
             after.callback(self.settings.control.unlink, missing_ok=True)
             after.push_async_callback(asyncio.to_thread, self._traces.close)
             after.callback(self._worker.shutdown)
-            after.push_async_callback(self._local.close)
+            after.push_async_callback(self._close_doors)
             async with self._changing:  # to go on to another epoch is not left half-way
                 if self._following is not None:
                     self._following.cancel()
@@ -368,14 +373,13 @@ class Peer(CloseOnce):
         return await obeyed(self._service, asked, self._token, self.settings, stop)
 
     def _write_control(self) -> None:
-        """Tell commands on this host how to reach this process; only its user may read it."""
-        path = self.settings.control
-        said = {"pid": os.getpid(), "port": self.operations_port, "name": self.name, "token": self._token}
-        text = json.dumps({**said, "hosted": self._hosted})
-        descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text + "\n")
-        Path(draft).replace(path)
+        said = {"port": self.operations_port, "name": self.name, "token": self._token, "hosted": self._hosted}
+        write_control(self.settings.control, **said)
+
+    async def _close_doors(self) -> None:
+        await self._local.close()
+        if self._status_door is not None:
+            await self._status_door.close()
 
 
 def set_round(path: Path, next_round: int | None) -> Moved:

@@ -224,11 +224,7 @@ def _check_ports(settings: PeerSettings, plan: Plan) -> Iterator[str]:
     if pid is not None:
         yield f"it runs already, as process {pid}; its ports were not tried"
         return
-    host, _, port = settings.peer.listen.rpartition(":")
-    for key, where, number in (
-        ("[peer] listen", host, int(port)),
-        ("[operations] port", "127.0.0.1", settings.operations.port),
-    ):
+    for key, where, number in settings.doors:
         if number:
             try:
                 listening(where, number).close()

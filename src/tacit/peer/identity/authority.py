@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from tacit.core.errors import IdentityError
-from tacit.peer.identity.identity import PEER_USES, issued_by, only_name, validate_peer_name
+from tacit.peer.identity.identity import Holder, Role, holder_of, issued_by, uses_of, validate_peer_name
 from tacit.peer.identity.pem_files import (
     UNREADABLE,
     alone,
@@ -55,15 +55,17 @@ def init_ca(directory: Path, name: str, days: int = 3650) -> Path:
     return certificate_path
 
 
-def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 90) -> Path:
+def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 90, role: Role = "peer") -> Path:
     """Sign the request of the peer that is to be called `name`; writes and returns the certificate `out`.
 
     The request may hold only a P-256 key and that one name: anything else is refused, not dropped. A certificate that
-    this authority issued to the same name makes room, as in a renewal; nothing else is overwritten. A copy, which
-    `revoke` can take back later, stays in ca/issued under the certificate's serial number.
+    this authority issued to the same name and role makes room, as in a renewal; nothing else is overwritten. A copy,
+    which `revoke` can take back later, stays in ca/issued under the certificate's serial number.
+
+    An observer and an operator ask for their name in the same way: what they are is the authority's decision alone.
     """
     validate_peer_name(name)
-    public_key = _validate_request(csr_path, name)
+    public_key, holder = _validate_request(csr_path, name), Holder(name, role)
     ca_key, ca = load_authority(ca_directory)
     start = datetime.now(UTC) - CLOCK_SKEW
     end = _end(start, days)
@@ -74,28 +76,28 @@ def issue(csr_path: Path, name: str, ca_directory: Path, out: Path, days: int = 
         )
     certificate = (
         _certificate(x509.Name([]), ca.subject, public_key, start, end)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=True)
+        .add_extension(x509.SubjectAlternativeName([holder.general_name]), critical=True)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(PEER_USES), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(uses_of(role)), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     issued = ca_directory / "issued"
     issued.mkdir(mode=0o700, exist_ok=True)
     content = certificate.public_bytes(Encoding.PEM)
-    write = replace_file if _is_renewed(out, name, ca) else write_new
+    write = replace_file if _is_renewed(out, holder, ca) else write_new
     write(out, content, 0o644)
     write_new(issued / f"{certificate.serial_number:x}.crt", content, 0o644)
     return out
 
 
-def _is_renewed(out: Path, name: str, ca: x509.Certificate) -> bool:
-    """Whether a file is a certificate that this authority issued to the same name, and nothing else, as a key is."""
+def _is_renewed(out: Path, holder: Holder, ca: x509.Certificate) -> bool:
+    """Whether a file is a certificate that this authority issued to the same holder, and nothing else, as a key is."""
     try:
         before = load_certificate(out)
         alone = read_file(out) == before.public_bytes(Encoding.PEM)
-        return alone and only_name(before, out) == name and issued_by(before, ca)
+        return alone and holder_of(before, out) == holder and issued_by(before, ca)
     except IdentityError:  # no file, or another one: `write_new` says so
         return False
 
@@ -147,7 +149,8 @@ def revoke(certificates: Sequence[Path], ca_directory: Path, *, replaced: bool =
         certificate = load_certificate(path)
         if certificate == ca or not issued_by(certificate, ca):
             raise IdentityError(f"{path} is no peer's certificate of this authority: name one that it issued")
-        added[certificate.serial_number] = Revoked(only_name(certificate, path), datetime.now(UTC), replaced)
+        holder = holder_of(certificate, path)
+        added[certificate.serial_number] = Revoked(str(holder), datetime.now(UTC), replaced)
     path = ca_directory / "revoked.crl"
     with alone(path):
         known = load_list(path, [ca])

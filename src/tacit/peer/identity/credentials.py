@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from cryptography import x509
 
 from tacit.core.errors import IdentityError, MessageRefused, said
-from tacit.peer.identity.identity import Identity, IdentityFiles, issued_by, load_identity, only_name
+from tacit.peer.identity.identity import Holder, Identity, IdentityFiles, Role, holder_of, issued_by, load_identity
 from tacit.peer.identity.pem_files import UNREADABLE, read_file
 from tacit.peer.identity.revocation import RevocationList, read_list, refuse_older
 from tacit.privacy.ledger.open_files import SHORT
@@ -61,9 +61,9 @@ class IdentityWatch:
     use stay, and the fault is reported once for each change.
     """
 
-    def __init__(self, files: IdentityFiles, on_fault: Callable[[IdentityError], None]) -> None:
+    def __init__(self, files: IdentityFiles, on_fault: Callable[[IdentityError], None], role: Role = "peer") -> None:
         """Read the files, which must be good at the start; later faults go to `on_fault`, from any thread."""
-        self._files, self._on_fault, self._lock = files, on_fault, threading.Lock()
+        self._files, self._on_fault, self._lock, self._role = files, on_fault, threading.Lock(), role
         self._own = _Followed(self._load, files.certificate, files.key, files.ca)
         self._list = _Followed(self._load_list, files.revoked)
         self._credentials = self._joined()
@@ -90,7 +90,7 @@ class IdentityWatch:
         return own._replace(identity=replace(own.identity, revoked=self._list.content))
 
     def _load(self, known: Credentials | None) -> Credentials:
-        found = load_credentials(self._files)
+        found = load_credentials(self._files, self._role)
         if known is None or found.identity.name == known.identity.name:
             return found
         raise IdentityError(
@@ -108,9 +108,9 @@ class IdentityWatch:
         return found
 
 
-def load_credentials(files: IdentityFiles) -> Credentials:
+def load_credentials(files: IdentityFiles, role: Role = "peer") -> Credentials:
     """Read and check an identity, and make contexts of it."""
-    identity = load_identity(files)
+    identity = load_identity(files, role=role)
     return Credentials(identity, _context(files, identity, server=True), _context(files, identity, server=False))
 
 
@@ -134,7 +134,12 @@ def _context(files: IdentityFiles, identity: Identity, *, server: bool) -> ssl.S
 
 
 def peer_of(tls: ssl.SSLObject, identity: Identity) -> str:
-    """Return the name of the peer at the other end: the only one in its certificate, signed by our own authority.
+    """Return the name of the peer at the other end; refuse whom `holder_at` refuses, and who is no peer."""
+    return _member(holder_at(tls, identity))
+
+
+def holder_at(tls: ssl.SSLObject, identity: Identity) -> Holder:
+    """Return who is at the other end: the only name in its certificate, signed by our own authority.
 
     TLS has verified the certificate; this refuses what TLS lets pass: a resumed session, in which nobody has looked at
     it, a chain through a subordinate authority, a certificate with several names, or other ones, and one that the
@@ -145,11 +150,22 @@ def peer_of(tls: ssl.SSLObject, identity: Identity) -> str:
     der = tls.getpeercert(binary_form=True)
     if der is None:
         raise MessageRefused("no certificate", "a connection without a certificate")
-    return name_in(der, identity)
+    return holder_in(der, identity)
 
 
 def name_in(der: bytes, identity: Identity) -> str:
-    """Return the name in a certificate that TLS has verified, or refuse it."""
+    """Return the name of a peer in a certificate that TLS has verified, or refuse it."""
+    return _member(holder_in(der, identity))
+
+
+def _member(holder: Holder) -> str:
+    if holder.role != "peer":
+        raise MessageRefused("role", f"{holder.name!r} is an {holder.role}, which may open no link and send nothing")
+    return holder.name
+
+
+def holder_in(der: bytes, identity: Identity) -> Holder:
+    """Return whom a certificate is for that TLS has verified, or refuse it."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         authorities = x509.load_pem_x509_certificates(identity.ca_pem)
@@ -159,12 +175,12 @@ def name_in(der: bytes, identity: Identity) -> str:
     if not direct:
         raise MessageRefused("unknown authority", "a certificate that the federation's authority did not sign itself")
     try:
-        name = only_name(certificate, Path("its certificate"))
+        holder = holder_of(certificate, Path("its certificate"))
     except (IdentityError, *UNREADABLE) as error:
         raise MessageRefused("identity", said(error)) from error
     if identity.revoked is not None and identity.revoked.revokes(der):
-        raise MessageRefused("revoked", f"the certificate of {name!r} that the authority has revoked")
-    return name
+        raise MessageRefused("revoked", f"the certificate of {str(holder)!r} that the authority has revoked")
+    return holder
 
 
 def _no_password() -> str:

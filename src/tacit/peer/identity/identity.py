@@ -14,6 +14,10 @@ at any point leaves a pair that fits. Asked twice, `request` asks again for the 
 stays of use. The old pair is not kept: a key that still proves the name, and that nobody uses, is one to be stolen.
 
 Keys are ECDSA P-256. Certificates are issued by the authority itself, with no intermediates.
+
+A peer's certificate holds one DNS name. That of an observer, who may read the status of peers, or of an operator, who
+may stop them too, holds one URI instead, `tacit:observer:NAME`: whatever looks for a member's name finds none there. It
+is good for clients only.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -50,8 +54,24 @@ WARNING_SHARE, WARNING_TIME = 0.3, timedelta(days=21)
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-PEER_USES = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
-"""A peer dials and listens."""
+Role = Literal["peer", "observer", "operator"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+class Holder(NamedTuple):
+    """Whom a certificate is for."""
+
+    name: str
+    role: Role = "peer"
+
+    def __str__(self) -> str:
+        """Return the name that a revocation list has; that of a peer is its own."""
+        return self.name if self.role == "peer" else f"{self.role}:{self.name}"
+
+    @property
+    def general_name(self) -> x509.GeneralName:
+        """The only name in its certificate."""
+        return x509.DNSName(self.name) if self.role == "peer" else x509.UniformResourceIdentifier(f"tacit:{self}")
 
 
 class IdentityFiles(NamedTuple):
@@ -88,6 +108,7 @@ class Identity:
     ca_pem: bytes = field(repr=False)
     revoked: RevocationList | None = field(default=None, repr=False)
     """Certificates that are not to be trusted any more; None: the authority has sent no list."""
+    role: Role = "peer"
 
 
 def identity_files(directory: Path) -> IdentityFiles:
@@ -113,7 +134,7 @@ def request(name: str, directory: Path) -> Request:
     """Make a key for `name` in `directory` and a request for its certificate; files in use there are left alone."""
     validate_peer_name(name)
     installed = identity_files(directory).certificate
-    _refuse_other_peer(installed, name)
+    _refuse_other_peer(installed, name, ROLES)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key_path, csr_path = directory / "next.key", directory / f"{name}.csr"
     if key_path.exists() and installed.exists():
@@ -138,13 +159,14 @@ def install(certificate: Path, ca: Path, directory: Path) -> Identity:
     files, pending = identity_files(directory), directory / "next.key"
     if not pending.exists():
         raise IdentityError(f"{pending} is not there: make a request first, a certificate is installed with its key")
-    identity = load_identity(IdentityFiles(certificate, pending, ca))
+    role = holder_of(load_certificate(certificate), certificate).role
+    identity = load_identity(IdentityFiles(certificate, pending, ca), role=role)
     if files.ca.exists() and load_certificates(files.ca) != load_certificates(ca):
         raise IdentityError(
             f"{files.ca} holds another authority than {ca}: if the federation did change its authority, "
             f"put the new certificate there by hand and install again"
         )
-    _refuse_other_peer(files.certificate, identity.name)
+    _refuse_other_peer(files.certificate, identity.name, (role,))
     replace_file(files.ca, identity.ca_pem, 0o644)
     replace_file(files.certificate, identity.key_pem + identity.certificate_pem, 0o600)
     pending.unlink()
@@ -152,22 +174,32 @@ def install(certificate: Path, ca: Path, directory: Path) -> Identity:
     return identity
 
 
-def _refuse_other_peer(installed: Path, name: str) -> None:
-    """Refuse a second peer in the directory of another."""
+def _refuse_other_peer(installed: Path, name: str, roles: tuple[Role, ...]) -> None:
+    """Refuse a second peer, or another role, in the directory of a first."""
     if not installed.exists():
         return
-    owner = only_name(load_certificate(installed), installed)
-    if owner != name:
+    owner = holder_of(load_certificate(installed), installed)
+    if owner.name != name or owner.role not in roles:
         raise IdentityError(
-            f"{installed} is the identity of {owner!r}, not of {name!r}: one directory holds one peer, choose another"
+            f"{installed} is the identity of {str(owner)!r}, not of {name!r} as {roles[0]}: one directory holds one "
+            "identity, choose another"
         )
 
 
-def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity:
-    """Read and check an identity: key and certificate fit, the authority signed it, it is valid and has one name."""
+def load_identity(files: IdentityFiles, now: datetime | None = None, role: Role = "peer") -> Identity:
+    """Read and check an identity: key and certificate fit, the authority signed it, it is valid and has one name.
+
+    Args:
+      files: Where it is.
+      now: Time at which it has to be valid; by default now.
+      role: What its holder is; a certificate of another role is refused.
+
+    Returns:
+      The verified identity.
+    """
     now = now or datetime.now(UTC)
     key, certificate = load_key(files.key), load_certificate(files.certificate)
-    name = only_name(certificate, files.certificate)
+    name = only_name(certificate, files.certificate, role)
     if public_bytes(certificate.public_key()) != public_bytes(key.public_key()):
         raise IdentityError(
             f"the certificate {files.certificate} was not issued for the key {files.key}: install the certificate "
@@ -179,7 +211,7 @@ def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity
             f"the certificate of {name!r} ({files.certificate}) was not issued by the authority in {files.ca}, or "
             f"that authority's certificate is not valid on {now:%Y-%m-%d}: get both from the same authority"
         )
-    _check_uses(certificate, files.certificate)
+    _check_uses(certificate, files.certificate, role)
     if now < certificate.not_valid_before_utc:
         raise IdentityError(
             f"the certificate of {name!r} is valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC, "
@@ -193,6 +225,7 @@ def load_identity(files: IdentityFiles, now: datetime | None = None) -> Identity
         certificate.public_bytes(Encoding.PEM),
         key_pem(key),
         b"".join(authority.public_bytes(Encoding.PEM) for authority in authorities),
+        role=role,
     )
     expiry_warning(identity, now)
     return identity
@@ -217,16 +250,31 @@ def expiry_warning(identity: Identity, now: datetime) -> str | None:
     )
 
 
-def only_name(certificate: x509.Certificate, path: Path) -> str:
-    """Return the one name in a certificate; refuse one with others."""
+def only_name(certificate: x509.Certificate, path: Path, role: Role = "peer") -> str:
+    """Return the one name in a certificate; refuse one with others, and one of another role."""
+    holder = holder_of(certificate, path)
+    if holder.role != role:
+        raise IdentityError(
+            f"{path} is the certificate of {holder.name!r} as {holder.role}, expected one of a {role}: have it issued "
+            f"as {role} (tacit peer issue {holder.name}{'' if role == 'peer' else f' --{role}'})"
+        )
+    return holder.name
+
+
+def holder_of(certificate: x509.Certificate, path: Path) -> Holder:
+    """Return whom a certificate is for, by its one name; refuse one with several, or of another kind."""
     try:
         general = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         general = []
-    if len(general) != 1 or not isinstance(general[0], x509.DNSName):
-        found = ", ".join(str(name.value) for name in general) or "(none)"
-        raise IdentityError(f"{path} holds the names {found}, expected exactly one DNS name: have it issued again")
-    return validate_peer_name(general[0].value)
+    named = len(general) == 1 and isinstance(general[0], x509.DNSName | x509.UniformResourceIdentifier)
+    for role in ROLES if named else ():
+        holder = Holder(str(general[0].value).rpartition(":")[2], role)
+        if general[0] == holder.general_name:
+            validate_peer_name(holder.name)
+            return holder
+    found = ", ".join(str(name.value) for name in general) or "(none)"
+    raise IdentityError(f"{path} holds the names {found}, expected exactly one DNS name: have it issued again")
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
@@ -243,12 +291,18 @@ def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
         return False
 
 
-def _check_uses(certificate: x509.Certificate, path: Path) -> None:
+def uses_of(role: Role) -> tuple[x509.ObjectIdentifier, ...]:
+    """Return for what a certificate may be used in TLS: a peer dials and listens, others only dial."""
+    listens = (ExtendedKeyUsageOID.SERVER_AUTH,) if role == "peer" else ()
+    return ExtendedKeyUsageOID.CLIENT_AUTH, *listens
+
+
+def _check_uses(certificate: x509.Certificate, path: Path, role: Role) -> None:
     try:
         uses = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
     except x509.ExtensionNotFound:
         return  # no restriction
-    missing = [use._name for use in PEER_USES if use not in uses]
+    missing = [use._name for use in uses_of(role) if use not in uses]
     if missing:
         raise IdentityError(
             f"{path} may not be used for {' and '.join(missing)}: a peer both dials and listens; have it issued again"

@@ -100,14 +100,14 @@ class PeerService(CloseOnce):
         """Data of the next round, while they are waited for."""
         self._certificate: asyncio.Task[None] | None = None
         self._traces = store.traces = traces
-        self._events = LinkEventLog(counters, self.log, traces)
+        self.events = LinkEventLog(counters, self.log, traces)
         self._standing: StandingWatch | None = None
         if hasattr(self.node.machine.state, "carried"):
             from tacit.peer.operations import standing
 
             self._standing = standing.StandingWatch(counters, self.log)
         limits = Limits(door=doors or DoorLimits(), neighbours=len(self.node.hears))
-        self.links = NodeLinks(self.node, watch, self._events, self.log, limits, self._note_fault)
+        self.links = NodeLinks(self.node, watch, self.events, self.log, limits, self._note_fault)
         self.port = 0
         self.parting = False
         """Whether store and feed stay open when it stops, for the service of the next epoch."""
@@ -209,7 +209,7 @@ class PeerService(CloseOnce):
             "sends_to": {name: dialer.connected for name, dialer in sorted(self.links.dialers.items())},
             "prequential": self.prequential.status(),
             "fault": None if self.fault is None else str(self.fault),
-            "stopping": self._stopping.is_set(),
+            "stopping": self.stopping,
         }
 
     def link_table(self) -> list[dict[str, Any]]:
@@ -239,10 +239,15 @@ class PeerService(CloseOnce):
         with self.node.plan.precision():
             self.counters.set("tacit_consensus_distance", distance(*compared()))
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the peer was told to end."""
+        return self._stopping.is_set()
+
     def faults(self) -> list[str]:
         """Return what is wrong with the peer; nothing if it is well."""
         found = [] if self.fault is None else [str(self.fault)]
-        found += ["the peer is stopping"] if self._stopping.is_set() else []
+        found += ["the peer is stopping"] if self.stopping else []
         if self.node.releases_cut:
             found.append(
                 f"{self.node.releases_cut} release(s) went beyond what {self.node.plan.algorithm.name!r} declares and "

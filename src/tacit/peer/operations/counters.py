@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -119,8 +119,6 @@ class Counters:
             self._values[metric.name] = dict.fromkeys(known, 0.0)
         self._found: dict[tuple[object, ...], tuple[Metric, tuple[str, ...]]] = {}
         """Calls -> the series that they are about."""
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
 
     def allow(self, neighbours: Iterable[str]) -> None:
         """Give more neighbours series of their own."""
@@ -156,15 +154,19 @@ class Counters:
         with self._lock:
             return sum(self._values[name].values())
 
-    def render(self) -> str:
-        """Return all metrics in the text format, in the order of the table."""
-        return generate_latest(self._registry).decode()
+    def render(self, left_out: Collection[str] = ()) -> str:
+        """Return all metrics but some in the text format, in the order of the table."""
+        registry = CollectorRegistry()
+        registry.register(_Part(self, left_out))
+        return generate_latest(registry).decode()
 
-    def collect(self) -> Iterator[Family]:
-        """Return the values as prometheus_client asks for them."""
+    def collect(self, left_out: Collection[str] = ()) -> Iterator[Family]:
+        """Return the values as prometheus_client has them."""
         with self._lock:
             values = {name: sorted(found.items()) for name, found in self._values.items()}
         for metric in METRICS:
+            if metric.name in left_out:
+                continue
             family = _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.labels)
             for labels, value in values[metric.name]:
                 family.add_metric(labels, value)
@@ -193,3 +195,14 @@ class Counters:
                 f"expected {', '.join(metric.labels) or '(none)'}"
             )
         return metric, tuple(given[x] if given[x] in self._allowed[x] else OTHER for x in metric.labels)
+
+
+class _Part(NamedTuple):
+    """What prometheus_client collects from."""
+
+    counters: Counters
+    left_out: Collection[str]
+
+    def collect(self) -> Iterator[Family]:
+        """Return the values."""
+        return self.counters.collect(self.left_out)

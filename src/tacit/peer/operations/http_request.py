@@ -1,4 +1,4 @@
-"""Policy for HTTP requests from this machine, on top of h11: which hosts, methods, headers and bodies are accepted."""
+"""Policy for HTTP requests to a peer, on top of h11: which hosts, methods, headers and bodies are accepted."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Refused(Exception):  # noqa: N818 - it is what happened to the request
         self.status, self.reason, self.headers = status, reason, headers
 
 
-def admit(http: h11.Connection, head: bytes, routes: Mapping[str, str]) -> tuple[str, int]:
+def admit(http: h11.Connection, head: bytes, routes: Mapping[str, str], *, local: bool = True) -> tuple[str, int]:
     """Read a request up to its empty line; returns its path and the length of its body, or refuses it.
 
-    `routes` says which path is served, and with which method.
+    `routes` says which path is served, and with which method; where it is `local`, a loopback host has to be named.
     """
     if _LENIENT.search(head):
         raise Refused(HTTPStatus.BAD_REQUEST, "a line ends without CRLF, or a header is folded")
@@ -54,7 +54,7 @@ def admit(http: h11.Connection, head: bytes, routes: Mapping[str, str]) -> tuple
         raise Refused(HTTPStatus.NOT_IMPLEMENTED, "no transfer encoding is known here; send a Content-Length")
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise Refused(HTTPStatus.EXPECTATION_FAILED, "the only expectation known here is 100-continue")
-    if not _is_loopback(headers.get("host", "")):
+    if local and not _is_loopback(headers.get("host", "")):
         raise Refused(
             HTTPStatus.MISDIRECTED_REQUEST, "expected a Host header with a loopback name: localhost, 127.0.0.1"
         )

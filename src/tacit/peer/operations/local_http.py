@@ -19,21 +19,14 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-import h11
-
-from tacit.core.errors import ConfigError, DataError, TacitError
+from tacit.core.errors import ConfigError, DataError
 from tacit.peer.operations import counters
-from tacit.peer.operations.http_request import LONGEST_HEAD, Refused, admit
+from tacit.peer.operations.http_request import LONGEST_HEAD
+from tacit.peer.operations.http_server import PATIENCE, RETRY_AFTER, Answer, HttpServer, Route, as_json
 from tacit.peer.operations.logs import Log
 from tacit.peer.transport.admission import Admission, DoorLimits, local_limit
 from tacit.peer.transport.doors import Door
 from tacit.privacy.ledger.open_files import descriptors_left
-
-PATIENCE = 5.0
-"""Seconds for a request to come in, and for its answer to be taken."""
-HANDLER_PATIENCE = 30.0
-"""Seconds for a handler; the first prediction compiles the model."""
-RETRY_AFTER = ("Retry-After", "1")
 
 
 class Handlers(NamedTuple):
@@ -51,24 +44,15 @@ class Handlers(NamedTuple):
     """Acts of the operator, who knows the token in the control file; None: there are none."""
 
 
-class Answer(NamedTuple):
-    """Answer to a request."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 class LocalServer:
     """Serves handlers on a loopback address."""
 
     def __init__(self, handlers: Handlers, *, patience: float = PATIENCE) -> None:
         """Serve `handlers`; a client that is slower than `patience` seconds is dropped."""
-        self._handlers, self._patience, self._log = handlers, patience, Log()
+        self._handlers, self._log = handlers, Log()
         self._door: Door | None = None
         self._port = 0
-        self._routes: dict[str, tuple[str, Callable[[bytes], Awaitable[Answer]]]] = {
+        routes: dict[str, Route] = {
             "/health": ("GET", self._health),
             "/metrics": ("GET", self._metrics),
             "/status": ("GET", self._status),
@@ -76,6 +60,8 @@ class LocalServer:
             "/predict": ("POST", self._predict),
             "/control": ("POST", self._control),
         }
+        self.serve = HttpServer(routes, self._log, patience=patience, local=True).serve
+        """Answers the requests of one connection."""
 
     @property
     def port(self) -> int:
@@ -118,101 +104,17 @@ class LocalServer:
         finally:
             transport.abort() if transport.get_write_buffer_size() else writer.close()
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Callable[[], None] = lambda: None
-    ) -> None:
-        """Answer the requests of one connection, one after the other, until it ends or breaks the rules."""
-        http, first = h11.Connection(h11.SERVER), True
-        while http.our_state is h11.IDLE:
-            try:
-                async with asyncio.timeout(self._patience):
-                    path, body = await self._receive(reader, writer, http)
-            except EOFError:
-                return
-            except TimeoutError:
-                if not first:
-                    return  # idle after an answer
-                fault = Refused(HTTPStatus.REQUEST_TIMEOUT, f"the request did not come within {self._patience} s")
-                answer = _refusal(fault)
-            except Refused as fault:
-                answer = _refusal(fault)
-            else:
-                asked()
-                answer = await self._handle(path, body)
-            first = False
-            await self._send(writer, http, answer)
-            if set(http.states.values()) == {h11.DONE}:
-                http.start_next_cycle()
-        await self._drain_input(reader, writer)
-
-    async def _receive(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection
-    ) -> tuple[str, bytes]:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            reason = f"more than {LONGEST_HEAD} bytes before the body"
-            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason) from None
-        path, length = admit(http, head, {path: method for path, (method, _) in self._routes.items()})
-        if length and http.they_are_waiting_for_100_continue:
-            writer.write(http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")) or b"")
-        body = await reader.readexactly(length)
-        if body:  # no bytes would mean the end of the connection
-            http.receive_data(body)
-        while isinstance(http.next_event(), h11.Data):
-            pass
-        return path, body
-
-    async def _handle(self, path: str, body: bytes) -> Answer:
-        _, handler = self._routes[path]
-        try:
-            async with asyncio.timeout(HANDLER_PATIENCE):
-                return await handler(body)
-        except DataError as fault:
-            return _json(HTTPStatus.BAD_REQUEST, {"error": str(fault)})
-        except TacitError as fault:
-            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(fault)}, RETRY_AFTER)
-        except TimeoutError:
-            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the peer is busy; try again"}, RETRY_AFTER)
-        except Exception as fault:  # a fault of ours must not take the door away
-            self._log.error("local request failed", fault, path=path)
-            return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "a fault in the peer; its log says more"})
-
-    async def _send(self, writer: asyncio.StreamWriter, http: h11.Connection, answer: Answer) -> None:
-        headers = [
-            ("Content-Type", answer.content_type),
-            ("Content-Length", str(len(answer.body))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            *answer.headers,
-        ]
-        phrase = HTTPStatus(answer.status).phrase.encode()
-        response = h11.Response(status_code=answer.status, headers=headers, reason=phrase)
-        for event in (response, h11.Data(data=answer.body), h11.EndOfMessage()):
-            writer.write(http.send(event) or b"")
-        async with asyncio.timeout(self._patience):
-            await writer.drain()
-
-    async def _drain_input(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read on for a moment before closing: a reset might overtake the answer to a client that is still sending."""
-        if writer.can_write_eof():
-            writer.write_eof()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(1.0, self._patience)):
-                while await reader.read(2**16):
-                    pass
-
     async def _health(self, _: bytes) -> Answer:
         reasons = list(await self._handlers.health())
         if reasons:
-            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"healthy": False, "reasons": reasons})
-        return _json(HTTPStatus.OK, {"healthy": True})
+            return as_json(HTTPStatus.SERVICE_UNAVAILABLE, {"healthy": False, "reasons": reasons})
+        return as_json(HTTPStatus.OK, {"healthy": True})
 
     async def _metrics(self, _: bytes) -> Answer:
         return Answer(HTTPStatus.OK, (await self._handlers.metrics()).encode(), counters.CONTENT_TYPE)
 
     async def _status(self, _: bytes) -> Answer:
-        return _json(HTTPStatus.OK, dict(await self._handlers.status()))
+        return as_json(HTTPStatus.OK, dict(await self._handlers.status()))
 
     async def _learn(self, body: bytes) -> Answer:
         given = _parsed(body)
@@ -220,18 +122,18 @@ class LocalServer:
         samples = [_members(row, ("x", "y"), f"sample {i}") for i, row in enumerate(rows)]
         if not await self._handlers.learn([(x, y) for x, y in samples]):
             fault = {"error": "the queue of samples is full; none was taken: send them again later"}
-            return _json(HTTPStatus.TOO_MANY_REQUESTS, fault, RETRY_AFTER)
-        return _json(HTTPStatus.OK, {"accepted": len(samples)})
+            return as_json(HTTPStatus.TOO_MANY_REQUESTS, fault, RETRY_AFTER)
+        return as_json(HTTPStatus.OK, {"accepted": len(samples)})
 
     async def _predict(self, body: bytes) -> Answer:
         (x,) = _members(_parsed(body), ("x",), "the request")
-        return _json(HTTPStatus.OK, dict(await self._handlers.predict(x)))
+        return as_json(HTTPStatus.OK, dict(await self._handlers.predict(x)))
 
     async def _control(self, body: bytes) -> Answer:
         asked = _parsed(body)
         if not isinstance(asked, dict) or self._handlers.control is None:
             raise DataError("expected a JSON object, as `tacit peer links` and `tacit peer leave` send it")
-        return _json(HTTPStatus.OK, dict(await self._handlers.control(asked)))
+        return as_json(HTTPStatus.OK, dict(await self._handlers.control(asked)))
 
 
 def loopback_address(host: str) -> str:
@@ -246,15 +148,6 @@ def loopback_address(host: str) -> str:
             "localhost: let a proxy with its own authentication pass on what others may see"
         )
     return str(address)
-
-
-def _json(status: int, content: object, *headers: tuple[str, str]) -> Answer:
-    return Answer(status, json.dumps(content, allow_nan=False).encode() + b"\n", headers=headers)
-
-
-def _refusal(fault: Refused) -> Answer:
-    answer = _json(fault.status, {"error": fault.reason}, *fault.headers, ("Connection", "close"))
-    return answer if fault.reason else answer._replace(body=b"")
 
 
 def _parsed(body: bytes) -> Any:

@@ -56,6 +56,11 @@ class Log:
         self._last: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     @property
+    def logger(self) -> logging.Logger:
+        """The standard library's logger that it writes to."""
+        return self._logger
+
+    @property
     def detailed(self) -> bool:
         """Whether `debug` is written; ask before building an expensive entry."""
         return self._logger.isEnabledFor(logging.DEBUG)

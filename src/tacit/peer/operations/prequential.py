@@ -1,8 +1,8 @@
 """Prequential figures of a peer: how well its model predicts each batch before it learns from it.
 
-They are the owner's own, made of its raw data, and not private: they are written to its log and served on loopback, and
-never sent to another peer. Means are over the samples of the last rounds; nothing is stored, so that a peer that is
-started again begins with none.
+They are the owner's own, made of its raw data, and not private: they are written to its log, served on loopback and,
+where the owner's file names `progress`, to observers; never sent to another peer. Means are over the samples of the
+last rounds; nothing is stored, so that a peer that is started again begins with none.
 """
 
 from __future__ import annotations

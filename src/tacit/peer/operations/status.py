@@ -95,14 +95,15 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
             "budget": ledger.use()._asdict() if plan.booked else None,
         },
         "next_epoch": None if node.links.epochs is None else node.links.epochs.status(),
-        "neighbours": _standing(node),
+        "neighbours": standing_of(node),
         "model_fault": model_fault(node),
         "certificate": certificate_status(identity, datetime.now(UTC)),
         "revoked": list_status(identity.revoked),
     }
 
 
-def _standing(node: Node) -> dict[str, dict[str, Any]]:
+def standing_of(node: Node) -> dict[str, dict[str, Any]]:
+    """Return the evidence against in-neighbours, by name; nothing where the job has no robust rule."""
     if not hasattr(node.machine.state, "carried"):  # most methods have no rule, and load nothing for one
         return {}
     from tacit.peer.operations.standing import neighbour_standing

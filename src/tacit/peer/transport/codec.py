@@ -26,6 +26,7 @@ REASONS = frozenset(
         *handshake.REASONS,
         "server name",  # the dialled server has another name
         "identity",  # a certificate with no or several names
+        "role",  # one of an observer or operator, who is no member
         "revoked",  # one that the authority has taken back
         "sender",  # a member, but not one that this peer hears
         "hello",  # did not say hello in time

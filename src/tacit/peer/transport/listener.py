@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tacit.core.errors import ConfigError, MessageRefused, said
-from tacit.peer.identity.credentials import IdentityWatch, peer_of
+from tacit.peer.identity.credentials import Credentials, IdentityWatch, peer_of
 from tacit.peer.identity.revocation import RevocationList
 from tacit.peer.node.exchange import Reception
 from tacit.peer.transport.admission import Admission, DoorLimits
@@ -175,23 +176,15 @@ class Listener:
 
     async def _caller(self, connection: socket.socket) -> tuple[str, Secured] | None:
         """Return the in-neighbour at the other end, by its certificate; anybody else is refused."""
-        credentials, where = self._watch.credentials(), _address(connection)
-        try:
-            secured = await shake_hands(connection, credentials.server, server_side=True)
-        except ssl.SSLError as error:
-            self._events.refused(handshake_reason(error), None, f"{said_of(error)}, from {where}")
-            await linger(connection, PARTING_TIME)
-            return None
-        except OSError as error:
-            if not isinstance(error, ConnectionError):
-                self._events.refused("handshake", None, f"{said(error)}, from {where}")
+        secured = await met(connection, self._watch.credentials(), self._events.refused)
+        if secured is None:
             return None
         name = None
         try:
             name = peer_of(secured.tls, self._watch.current())  # by the list of now, not of before the handshake
             self._reception.admit(name)
         except MessageRefused as refusal:
-            self._events.refused(refusal.reason, name, printable(f"{refusal.detail}, from {where}"))
+            self._events.refused(refusal.reason, name, printable(f"{refusal.detail}, from {address_of(connection)}"))
             with contextlib.suppress(OSError, ssl.SSLError):
                 secured.tls.write(End(refusal.reason, printable(refusal.detail)).frame())
                 await asyncio.get_running_loop().sock_sendall(connection, secured.outgoing.read())
@@ -220,7 +213,24 @@ class Listener:
                 link.stream.close()
 
 
-def _address(connection: socket.socket) -> str:
+async def met(
+    connection: socket.socket, credentials: Credentials, refused: Callable[[str, str | None, str], None]
+) -> Secured | None:
+    """Shake hands with a caller; None where that fails, after the caller and `refused` were told why."""
+    where = address_of(connection)
+    try:
+        return await shake_hands(connection, credentials.server, server_side=True)
+    except ssl.SSLError as error:
+        refused(handshake_reason(error), None, f"{said_of(error)}, from {where}")
+        await linger(connection, PARTING_TIME)
+    except OSError as error:
+        if not isinstance(error, ConnectionError):
+            refused("handshake", None, f"{said(error)}, from {where}")
+    return None
+
+
+def address_of(connection: socket.socket) -> str:
+    """Return where a connection comes from."""
     try:
         return str(connection.getpeername()[0])
     except OSError:
