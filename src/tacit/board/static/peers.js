@@ -123,7 +123,13 @@ export async function view(context) {
     await ledger(place, `peers/${part(named)}/ledger`, context, named);
     return;
   }
-  let peers = (await get("peers")).peers;
+  let peers;
+  try {
+    peers = (await get("peers")).peers;
+  } catch (fault) {
+    if (fault.status !== 404) throw fault; // a board without --peers has no such place
+    peers = [];
+  }
   if (!alive()) return;
   const roll = h("div", { class: "rollcall", role: "status" }), said = h("div", { role: "alert" }), all = h("div"), drawing = h("details", { class: "map" });
   const map = federationMap(), before = new Map(), shown = new Map();
