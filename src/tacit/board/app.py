@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import mimetypes
+import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -18,11 +19,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from tacit.board import graph_view
 from tacit.board.curves import curves_of
+from tacit.board.detail import compared, detail, table
 from tacit.board.events import Broadcast, stream
 from tacit.board.federation import Federation
 from tacit.board.federation import routes as federation_routes
 from tacit.board.guard import API, Guard
+from tacit.board.ledger_view import ledger_of_run
 from tacit.board.runs import Found, Runs
 from tacit.core.errors import TacitError
 
@@ -73,6 +77,13 @@ class Board:
             "/api/runs": self.list,
             "/api/runs/{id}": self.detail,
             "/api/runs/{id}/curves": self.curves,
+            "/api/runs/{id}/graph": self.graph,
+            "/api/runs/{id}/frames": self.frames,
+            "/api/runs/{id}/agents/{number:int}": self.agent,
+            "/api/runs/{id}/ledger": self.ledger,
+            "/api/runs/{id}/data.csv": self.csv,
+            "/api/runs/{id}/data.json": self.json,
+            "/api/compare": self.compare,
         }
         found: list[BaseRoute] = [
             Route(path, _answering(function), methods=["GET"]) for path, function in asked.items()
@@ -85,21 +96,70 @@ class Board:
 
     def detail(self, request: Request) -> Any:
         """One run."""
-        return self._run(request).as_json()
+        return detail(self.runs, self._run(request))
 
     def curves(self, request: Request) -> Any:
         """Its curves."""
-        return curves_of(self._run(request), number(request, "after", 0))
+        return curves_of(self.runs, self._run(request), number(request, "after", 0))
+
+    def graph(self, request: Request) -> Any:
+        """Its network."""
+        return graph_view.graph(self.runs.record(self._run(request)))
+
+    def frames(self, request: Request) -> Any:
+        """Figures of its agents, round by round."""
+        live, measure = self.runs.record(self._run(request)), request.query_params.get("measure", "loss")
+        last = number(request, "to", 0) if "to" in request.query_params else None
+        return graph_view.frames(live, measure, number(request, "from", 0), last)
+
+    def agent(self, request: Request) -> Any:
+        """One of its agents."""
+        run = self._run(request)
+        number = request.path_params["number"]
+        return graph_view.agent(self.runs.record(run), number, run.private, run.figures.get("epsilon"))
+
+    def ledger(self, request: Request) -> Any:
+        """The privacy that it spent."""
+        run = self._run(request)
+        found = detail(self.runs, run)
+        privacy = (found["summary"] or {}).get("privacy", {})
+        return ledger_of_run(run, self.runs.record(run), privacy, found["settings"])
+
+    def csv(self, request: Request) -> Any:
+        """Its curves as a table."""
+        run = self._run(request)
+        return _download(run, "csv", table(curves_of(self.runs, run)).encode())
+
+    def json(self, request: Request) -> Any:
+        """Its curves, and what the list tells of it."""
+        run = self._run(request)
+        return _download(run, "json", bytes(Answer({**run.as_json(), **curves_of(self.runs, run)}).body))
+
+    def compare(self, request: Request) -> Any:
+        """Several runs side by side."""
+        ids = [id_ for id_ in request.query_params.get("ids", "").split(",") if id_]
+        return compared(self.runs, [self._named(id_) for id_ in ids])
 
     async def events(self, request: Request) -> Response:
         """What changes, as it does."""
         return stream(self.broadcast)
 
     def _run(self, request: Request) -> Found:
-        found = self.runs.get(request.path_params["id"])
+        return self._named(request.path_params["id"])
+
+    def _named(self, id_: str) -> Found:
+        found = self.runs.get(id_)
         if found is None:
             raise HTTPException(404, "there is no such run")
         return found
+
+
+def _download(run: Found, ending: str, content: bytes) -> Response:
+    name = re.sub(r"[^a-z0-9]+", "-", run.label.lower()).strip("-")[:60] or "run"
+    kind = "text/csv; charset=utf-8" if ending == "csv" else "application/json"
+    return Response(
+        content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}.{ending}"'}
+    )
 
 
 def number(request: Request, name: str, default: int) -> int:

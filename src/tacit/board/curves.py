@@ -1,15 +1,16 @@
-"""Curves of a run: of one that ended, from its trace and its summary."""
+"""Curves of a run: from its trace and its summary where it has ended, from its live file before that."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.board.runs import Found
+from tacit.board.live_reader import LiveRecord
+from tacit.board.runs import Found, Runs
 from tacit.metrics.intervals import mean_band
 from tacit.results.record import Record
 from tacit.results.store import load
@@ -21,14 +22,64 @@ Curves = dict[str, Any]
 """rounds, and curves by name."""
 
 
-def curves_of(run: Found, after: int = 0) -> Curves:
+def curves_of(runs: Runs, run: Found, after: int = 0) -> Curves:
     """Return the curves of a run.
 
     Args:
-      run: Any run.
+      runs: All runs.
+      run: One of them.
       after: Rounds up to this one are left out.
     """
-    return cut(of_record(load(run.folder)), after)
+    live = runs.record(run)
+    if run.sealed is None:
+        return {"rounds": [], "curves": {}} if live is None else cut(of_live(live), after)
+    if run.kind != "run":
+        return {"rounds": [], "curves": {}}
+    found = of_record(load(run.sealed))
+    if live is not None and "epsilon" in live.curves:  # how it was spent, which a summary does not say
+        found = with_line(found, "epsilon", live.curves["epsilon"])
+    return cut(found, after)
+
+
+def of_live(live: LiveRecord) -> Curves:
+    """Return the curves of a run that goes on, or was stopped.
+
+    Args:
+      live: What its live file holds.
+    """
+    found: Curves = {"rounds": [], "curves": {}}
+    for name in CURVES:
+        if live.curves.get(name):
+            found = with_line(found, name, live.curves[name])
+    return found
+
+
+def with_line(curves: Curves, name: str, points: Mapping[int, Sequence[float | None]]) -> Curves:
+    """Return curves with another one among them.
+
+    Args:
+      curves: Those that are there.
+      name: Of the curve.
+      points: Round -> mean, or mean, low and high.
+    """
+    rounds = sorted({*curves["rounds"], *points})
+    lines = {other: {end: _moved(curves["rounds"], line, rounds) for end, line in curve.items()}
+             for other, curve in curves["curves"].items()}  # fmt: skip
+    several = any(len(values) == 3 for values in points.values())
+    ends = {
+        end: [points[at][k if len(points[at]) == 3 else 0] if at in points else None for at in rounds]
+        for k, end in enumerate(("mean", "low", "high"))
+        if k == 0 or several
+    }
+    lines[name] = {"mean": ends["mean"], "low": ends.get("low"), "high": ends.get("high")}
+    return {"rounds": rounds, "curves": {n: lines[n] for n in CURVES if n in lines}}
+
+
+def _moved(old: Sequence[int], line: list[float | None] | None, new: Sequence[int]) -> list[float | None] | None:
+    if line is None or len(old) == len(new):
+        return line
+    known = dict(zip(old, line, strict=True))
+    return [known.get(at) for at in new]
 
 
 def of_record(record: Record) -> Curves:

@@ -9,32 +9,33 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tacit.board.live_reader import Glance, LiveRecord, count, finite_or_none, glance, text
 from tacit.board.tree import Tree
 from tacit.core.errors import TacitError
+from tacit.results.live.log import ENDING, FOLDER
 from tacit.results.sealed import SUMMARY, Sealed
 
 State = Literal["live", "done", "stopped", "failed"]
-Kind = Literal["run", "sweep", "study", "swarm"]
-ORDER = {"live": 0, "failed": 1, "stopped": 1, "done": 1}
+ENDS: dict[str, State] = {"done": "done", "interrupted": "stopped", "failed": "failed"}
+KINDS = ("run", "sweep", "study", "swarm")
 FRESH = 0.4
 """Seconds for which what was found is not looked for again."""
 LONGEST = 2000
 """Letters of a fault that are told."""
+MOST_RECORDS = 16
+"""Live files that are kept in memory."""
 
 
 @dataclass(frozen=True)
 class Found:
     """One run, as far as a list tells of it."""
 
-    folder: Path
-    """Directory that holds it."""
     path: str
-    """The same, relative to the board's directory."""
+    """Directory of its experiment, relative to the board's."""
     experiment: str
     label: str
     algorithm: str = ""
@@ -48,10 +49,10 @@ class Found:
     rate: float | None = None
     figures: dict[str, float | None] = field(default_factory=dict)
     private: bool = False
-    kind: Kind = "run"
+    kind: str = "run"
     fault: str | None = None
-    sealed: bool = False
-    """Whether its summary is there."""
+    sealed: Path | None = None
+    """Directory of its summary, where there is one."""
     live: Path | None = None
     """Its live file, where there is one."""
 
@@ -67,15 +68,29 @@ class Found:
         return {"id": self.id, **{name: getattr(self, name) for name in (*told, *more)}}
 
 
+@dataclass(frozen=True)
+class _Folder:
+    """What a directory with a summary holds."""
+
+    run: Found | None
+    """None: it holds others."""
+    name: str = ""
+    holds: tuple[str, ...] = ()
+    """Folders of the runs of an experiment."""
+
+
 class Runs:
     """All runs below a directory; may be asked from several threads."""
 
     def __init__(self, directory: Path) -> None:
         """Look for runs below a directory."""
         self.directory = directory
-        self._tree = Tree(directory, frozenset({SUMMARY}))
-        self._read: dict[Path, tuple[Any, list[Found]]] = {}
+        self._tree = Tree(directory, frozenset({SUMMARY, FOLDER}))
+        self._folders: dict[Path, tuple[tuple[int, ...], _Folder]] = {}
+        self._files: dict[Path, tuple[tuple[int, ...], Found]] = {}
         self._found: dict[str, Found] = {}
+        self._ordered: list[Found] = []
+        self._records: dict[Path, LiveRecord] = {}
         self._looked = -1.0
         self._lock = threading.Lock()
 
@@ -84,38 +99,132 @@ class Runs:
         with self._lock:
             if time.monotonic() - self._looked > FRESH:
                 self._look()
-            found = list(self._found.values())
-        return sorted(found, key=lambda run: (ORDER[run.state], -(run.updated or 0.0), run.path, run.label))
+                self._looked = time.monotonic()
+            return self._ordered
 
     def get(self, id_: str) -> Found | None:
         """Return the run of a name in addresses; None: there is none."""
         self.all()
         return self._found.get(id_)
 
-    def _look(self) -> None:
-        before, self._read = self._read, {}
-        found: dict[str, Found] = {}
-        named: dict[Path, str] = {}
-        for folder, _ in self._tree:
-            signature = _signature(folder / SUMMARY)
-            known = before.get(folder)
-            runs = known[1] if known is not None and known[0] == signature else list(self._of(folder, named))
-            self._read[folder] = signature, runs
-            found |= {run.id: run for run in runs}
-        self._found, self._looked = found, time.monotonic()
+    def record(self, run: Found) -> LiveRecord | None:
+        """Return what a run's live file holds by now; None: there is no such file."""
+        if run.live is None:
+            return None
+        with self._lock:
+            found = self._records.pop(run.live, None) or LiveRecord(run.live)
+            found.refresh()
+            self._records[run.live] = found  # the latest is the last
+            while len(self._records) > MOST_RECORDS:
+                del self._records[next(iter(self._records))]
+            return found
 
-    def _of(self, folder: Path, named: dict[Path, str]) -> Iterator[Found]:
-        path = folder.relative_to(self.directory).as_posix()
-        blank = Found(folder, path, named.get(folder.parent, folder.name), folder.name, sealed=True)
+    def _look(self) -> None:
+        folders: dict[Path, tuple[tuple[int, ...], _Folder]] = {}
+        files: dict[Path, tuple[tuple[int, ...], Found]] = {}
+        for folder, names in self._tree:
+            if SUMMARY in names:
+                signature = _signature(folder / SUMMARY)
+                known = self._folders.get(folder)
+                folders[folder] = known if known and known[0] == signature else (signature, self._in(folder))
+            if FOLDER in names:
+                files |= self._logs(folder)
+        if folders == self._folders and files == self._files and self._ordered:
+            return
+        self._folders, self._files = folders, files
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Bring together what summaries and live files say of the same runs."""
+        held: dict[Path, tuple[Path, str]] = {}  # folder of a run -> that of its experiment, and its name
+        for folder, (_, found) in self._folders.items():
+            held |= {folder / name: (folder, found.name) for name in found.holds}
+        together: dict[str, Found] = {}
+        for folder, (_, found) in self._folders.items():
+            if found.run is not None:
+                home, experiment = held.get(folder, (folder, found.run.experiment))
+                run = replace(found.run, path=self._relative(home), experiment=experiment)
+                together[run.id] = run
+        for _, run in self._files.values():
+            before = together.get(run.id)
+            over = before is not None and run.state != "live" and (before.updated or 0) >= (run.updated or 0)
+            if before is not None and over:
+                together[run.id] = replace(before, live=run.live, started=run.started, rate=before.rate or run.rate)
+            else:
+                together[run.id] = run
+        self._found = together
+        order = sorted(together.values(), key=lambda run: (run.path, run.label))
+        self._ordered = sorted(order, key=lambda run: (run.state != "live", -(run.updated or 0.0)))
+
+    def _relative(self, folder: Path) -> str:
+        return folder.relative_to(self.directory).as_posix()
+
+    def _in(self, folder: Path) -> _Folder:
+        """Return what a directory's summary says."""
+        path = self._relative(folder)
+        blank = Found(path, folder.name, folder.name, sealed=folder)
         try:
             summary = Sealed.read(folder).summary
             changed = (folder / SUMMARY).stat().st_mtime
-            if "runs" in summary:
-                named[folder] = str(summary.get("name", folder.name))
-            else:
-                yield replace(of_summary(blank, summary), updated=changed)
+            if isinstance(summary.get("runs"), list):
+                names = tuple(name for name in summary["runs"] if isinstance(name, str))
+                return _Folder(None, text(summary.get("name"), 500) or folder.name, names)
+            return _Folder(replace(of_summary(blank, summary), updated=changed))
         except (TacitError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            yield replace(blank, state="failed", fault=str(error)[:LONGEST])
+            words = str(error) if isinstance(error, TacitError | OSError) else f"{SUMMARY} cannot be read ({error!r})"
+            return _Folder(replace(blank, state="failed", fault=words[:LONGEST]))
+
+    def _logs(self, folder: Path) -> dict[Path, tuple[tuple[int, ...], Found]]:
+        """Return the runs of a directory's live files."""
+        found = {}
+        try:
+            paths = sorted(path for path in (folder / FOLDER).iterdir() if path.suffix == ENDING)
+        except OSError:
+            return {}
+        for path in paths:
+            signature, known = _signature(path), self._files.get(path)
+            if not signature:
+                continue
+            if known is None or known[0] != signature or known[1].state == "live":
+                known = signature, self._of_log(folder, path)
+            found[path] = known
+        return found
+
+    def _of_log(self, folder: Path, path: Path) -> Found:
+        blank = Found(self._relative(folder), folder.name, path.stem, state="failed", live=path)
+        try:
+            return of_glance(blank, glance(path))
+        except (TacitError, OSError) as error:
+            return replace(blank, fault=str(error)[:LONGEST], live=None)
+
+
+def of_glance(blank: Found, seen: Glance) -> Found:
+    """Return a run of which there is a live file.
+
+    Args:
+      blank: What is known without it.
+      seen: What its first and its last line say.
+    """
+    header, kind = seen.header, text(seen.header.get("kind"))
+    state: State = ENDS.get(seen.ended, "live" if seen.held else "stopped")
+    return replace(
+        blank,
+        experiment=text(header.get("experiment"), 500) or blank.experiment,
+        label=text(header.get("label"), 500) or blank.label,
+        algorithm=text(header.get("algorithm"), 500),
+        state=state,
+        started=finite_or_none(header.get("started")),
+        updated=seen.at,
+        rounds=count(header.get("rounds")),
+        done=seen.done,
+        agents=count(header.get("agents")) or 0,
+        repeats=count(header.get("repeats")) or 1,
+        rate=seen.rate,
+        figures=seen.figures,
+        private=header.get("private") is True,
+        kind=kind if kind in KINDS else "run",
+        fault=seen.error or None,
+    )
 
 
 def of_summary(blank: Found, summary: dict[str, Any]) -> Found:
@@ -127,31 +236,32 @@ def of_summary(blank: Found, summary: dict[str, Any]) -> Found:
     """
     if "claims" in summary and "experiment" in summary:
         name = str(summary["experiment"])
-        return replace(blank, experiment=name, label=name, algorithm="", kind="study")
-    metrics, privacy, score = summary["metrics"], summary["privacy"], summary.get("score_name")
+        return replace(blank, experiment=str(summary.get("title", name)), label=name, kind="study")
+    metrics, privacy = summary["metrics"], summary["privacy"]
 
     def mean(name: str | None) -> float | None:
         found = metrics.get(name)
-        return None if found is None else found["mean"]
+        return None if found is None else finite_or_none(found["mean"])
 
-    bits, agents, seconds = mean("bits_per_agent"), int(summary["agents"]), summary["timings"]["seconds"]
+    bits, agents = mean("bits_per_agent"), count(summary["agents"]) or 0
+    rounds, seconds = count(summary["rounds"]) or 0, finite_or_none(summary["timings"]["seconds"])
     return replace(
         blank,
         label=str(summary["label"]),
         algorithm=str(summary["algorithm"]),
         state="stopped" if summary["partial"] else "done",
-        rounds=int(summary["rounds"]),
-        done=int(summary["rounds"]),
+        rounds=rounds,
+        done=rounds,
         agents=agents,
-        repeats=int(summary["repeats"]),
-        rate=summary["rounds"] / seconds if seconds else None,
+        repeats=count(summary["repeats"]) or 1,
+        rate=rounds / seconds if seconds else None,
         figures={
             "loss": mean("average_loss"),
-            "accuracy": mean(score),
+            "accuracy": mean(summary.get("score_name")),
             "regret": mean("regret_per_agent_round"),
             "consensus": mean("final_consensus"),
             "bits": None if bits is None else bits * agents,
-            "epsilon": privacy["epsilon"],
+            "epsilon": finite_or_none(privacy["epsilon"]),
         },
         private=bool(privacy["private"]),
     )

@@ -82,7 +82,7 @@ class Rows:
             raise ResultError(
                 f"{self.path}: no table of a sweep ({error}); name another directory with --out"
             ) from error
-        before, now = _flat(about), _flat(self._about)
+        before, now = leaves_of(about), leaves_of(self._about)
         differing = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if differing:
             words = "; ".join(
@@ -108,13 +108,22 @@ def _column(values: list[Any]) -> list[Any]:
     return [None if value is None else value if isinstance(value, str) else toml_text(value) for value in values]
 
 
-def _flat(tree: Any, name: str = "") -> dict[str, Any]:
-    """Return the leaves of a document by dotted keys."""
+def leaves_of(tree: Any, name: str = "") -> dict[str, Any]:
+    """Return the leaves of a document by dotted keys.
+
+    Args:
+      tree: Tables within tables; a list of one table counts as the table.
+      name: Of the whole.
+
+    Example:
+      >>> leaves_of({"run": {"rounds": 5}, "algorithm": [{"step": 0.1}]})
+      {'run.rounds': 5, 'algorithm.step': 0.1}
+    """
     if isinstance(tree, Mapping):
-        parts = [_flat(inner, f"{name}.{key}" if name else key) for key, inner in tree.items()]
+        parts = [leaves_of(inner, f"{name}.{key}" if name else key) for key, inner in tree.items()]
         return {key: value for part in parts for key, value in part.items()}
     if isinstance(tree, list) and len(tree) == 1 and isinstance(tree[0], Mapping):
-        return _flat(tree[0], name)
+        return leaves_of(tree[0], name)
     return {name: tree}
 
 
