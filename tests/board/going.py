@@ -22,7 +22,7 @@ class MadeUpSights:
         senders = np.concatenate([each, each])
         receivers = np.concatenate([(each + 1) % self.count, (each * 7 + 3) % self.count])
         kept = senders != receivers
-        return Drawing(self.count, (), each // 8, senders[kept], receivers[kept])
+        return Drawing(self.count, ("",) * self.count, each // 8, senders[kept], receivers[kept])
 
     def agents(self) -> dict[str, np.ndarray]:
         each = np.arange(self.count)
@@ -44,7 +44,7 @@ class Going:
 
     def __init__(self, folder: LiveFolder, label: str, agents: int = 12, rounds: int = 1000, **settings: Any) -> None:
         self.about = About("online_push_sum", agents, 2, rounds, 0, "float32", "a ring", "made up", "accuracy", True, "epsilon 1 per record")
-        self.file = folder(label, {"run": {"rounds": rounds}, "algorithm": {"name": "online_push_sum", **settings}})
+        self.file = folder(label, {"run": {"rounds": rounds}, "algorithm": [{"name": "online_push_sum", **settings}]})
         self.sights, self.done = MadeUpSights(agents), 0
         self.file(Part(self.about, 0, {}, sights=self.sights))
 

@@ -17,7 +17,7 @@ from tacit.board.app import application
 from tacit.board.federation import Federation
 
 TOKEN = "0123456789abcdef"
-PATIENCE = 120_000
+PATIENCE = 60_000
 """Milliseconds that a page has for what it does at once on an idle machine."""
 
 
@@ -67,7 +67,7 @@ class Served:
 
     def end(self) -> None:
         async def ending() -> None:
-            self._server.should_exit = self._server.force_exit = True
+            self._server.should_exit = True
             await self._task
 
         self.loop.call(ending())

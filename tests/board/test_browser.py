@@ -33,7 +33,7 @@ def board(loop: Loop, root: Path) -> Iterator[Served]:
 def stored(root: Path, make_run: MakeRun) -> Path:
     """Three runs that ended; two differ in a setting, and one is called by markup."""
     for k, label in enumerate(("Push-sum", "Diffusion", MARKUP)):
-        settings = {"run": {"rounds": 40}, "algorithm": {"name": "online_push_sum", "step": 0.1 * (1 + k)}}
+        settings = {"run": {"rounds": 40}, "algorithm": [{"name": "online_push_sum", "step": 0.1 * (1 + k)}]}
         if not (root / "stored" / str(k)).exists():
             save_data(make_run(seed=k, label=label, settings=settings).record(), root / "stored" / str(k))
     return root
@@ -88,7 +88,7 @@ def test_data_and_pictures_are_downloaded(browser: Any, board: Served, stored: P
             with page.expect_download() as begun:
                 loss.get_by_role("button", name=kind).click()
             files[kind] = Path(begun.value.path()).read_text()
-        head, *rows = files["CSV"].split()
+        head, *rows = files["CSV"].splitlines()
         assert head.split(",")[0] == "round"
         line = json.loads(files["JSON"])["lines"][0]
         assert [float(row.split(",")[1]) for row in rows] == line["mean"]
@@ -135,8 +135,9 @@ def test_an_agent_is_opened(browser: Any, board: Served, root: Path) -> None:
         canvas = page.locator(".sheet canvas")
         # Pressed on where it lies.
         place = canvas.evaluate("canvas => { canvas.scrollIntoView(); return canvas.getBoundingClientRect().toJSON(); }")
-        for step in range(40):  # along the picture, until an agent is under the pointer
-            page.mouse.move(place["x"] + place["width"] * (0.2 + 0.015 * step), place["y"] + place["height"] / 2)
+        spots = [(0.15 + 0.02 * x, 0.1 + 0.04 * y) for y in range(20) for x in range(35)]
+        for x, y in spots:  # over the picture, until an agent is under the pointer
+            page.mouse.move(place["x"] + place["width"] * x, place["y"] + place["height"] * y)
             if page.locator(".sheet .tip").is_visible():
                 break
         name = page.locator(".sheet .tip b").inner_text()

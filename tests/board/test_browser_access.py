@@ -50,11 +50,11 @@ def test_every_page_is_accessible_at_every_width(browser: Any, board: Served, ru
         live, done = known["live"], known["done"]
         for place, ready in {
             "runs": "tbody tr",
-            f"run/{live}": "figure .line[d]",
+            f"run/{live}": "svg.plot .line[d]",
             f"run/{live}/graph": "[data-placed]",
             f"run/{live}/ledger": ".classes",
             f"run/{live}/settings": "table",
-            f"compare/{live},{done}": "figure .line[d]",
+            f"compare/{live},{done}": "svg.plot .line[d]",
             "peers": ".empty",
             "run/no-such-run": ".notice.bad",
         }.items():
@@ -67,7 +67,11 @@ def test_every_page_is_accessible_at_every_width(browser: Any, board: Served, ru
                     page.set_viewport_size({"width": width, "height": 900})
                     assert page.evaluate("document.documentElement.scrollWidth") <= width, (place, width)
                 assert page.evaluate(CHECKS) == [], (place, scheme)
+        page.emulate_media(color_scheme="light")
         tab.faults[:] = [fault for fault in tab.faults if "404" not in fault]  # of the run that is not there
+        page.evaluate("""() => { const main = document.querySelector('main'), made = (tag, text) => main.appendChild(Object.assign(document.createElement(tag), { textContent: text }));
+            made('button', ''); made('h4', 'four'); made('p', 'pale').style.color = '#999'; document.querySelectorAll('nav')[0].removeAttribute('aria-label'); }""")
+        assert [fault.split()[0] for fault in sorted(page.evaluate(CHECKS))] == ["a", "contrast", "navigations", "no", "small"]
 
 
 def test_light_and_dark_are_switched_and_kept(browser: Any, board: Served, runs: Path) -> None:
@@ -90,7 +94,7 @@ def test_the_keyboard_alone_is_enough(browser: Any, board: Served, runs: Path) -
     with opened(browser, board, viewport={"width": 1200, "height": 900}) as tab:
         page = tab.page
         page.locator("tbody tr").nth(1).wait_for()
-        focused = "document.activeElement.innerText || document.activeElement.getAttribute('aria-label') || document.activeElement.id"
+        focused = "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText || document.activeElement.id"
 
         def tab_to(words: str, most: int = 60) -> None:
             """Press Tab until something of this name has the focus, and can be seen to have it."""
@@ -112,7 +116,7 @@ def test_the_keyboard_alone_is_enough(browser: Any, board: Served, runs: Path) -
         tab_to("Compare 2 runs")
         page.keyboard.press("Enter")
         page.locator("h1", has_text="2 runs compared").wait_for()
-        page.locator("figure .line[d]").first.wait_for()
+        page.locator("svg.plot .line[d]").first.wait_for()
         assert page.evaluate("document.activeElement.tagName") == "H1"  # where reading goes on
         tab_to("Loss:")
         page.keyboard.press("End")

@@ -51,23 +51,23 @@ def test_a_peer_that_dies_is_red_and_comes_back_green(browser: Any, loop: Loop, 
     with served(loop, tmp_path, federation) as board, opened(browser, board) as tab:
         page = tab.open("peers")
         card = page.locator("[data-peer='hospital-b']")
-        colour = "document.querySelector('[data-peer=\"hospital-b\"] .badge').computedStyleMap().get('color').toString()"
-        card.locator(".badge[data-state='up']").wait_for()
+        colour = "document.querySelector('[data-peer=\"hospital-b\"] header .badge').computedStyleMap().get('color').toString()"
+        card.locator("header .badge[data-state='up']").wait_for()
         page.get_by_text("2 of 2 peers up").wait_for()
         green = page.evaluate(colour)
 
         began = time.monotonic()
         standing.down("hospital-b")
-        card.locator(".badge[data-state='down']").wait_for()
+        card.locator("header .badge[data-state='down']").wait_for()
         assert time.monotonic() - began < DOWN_WITHIN
         assert page.evaluate(colour) != green
-        assert "down" in card.locator(".badge").inner_text()  # in words, too
-        assert card.locator(".badge svg path").get_attribute("d") != page.locator("[data-peer='hospital-a'] .badge svg path").get_attribute("d")
+        assert "down" in card.locator("header .badge").inner_text()  # in words, too
+        assert card.locator("header .badge svg path").get_attribute("d") != page.locator("[data-peer='hospital-a'] header .badge svg path").get_attribute("d")
         until(page, "document.getElementById('announcer').textContent.includes('hospital-b is down')")
         page.get_by_text("1 of 2 peers up").wait_for()
 
         standing.up("hospital-b")
-        card.locator(".badge[data-state='up']").wait_for()
+        card.locator("header .badge[data-state='up']").wait_for()
         assert page.evaluate(colour) == green
         loop.call(federation.close())
 

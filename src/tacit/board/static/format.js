@@ -70,8 +70,12 @@ export function setting(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** Return a table of tables as one of keys with dots. */
+const isTable = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+/** Return a table of tables as [key with dots, value] pairs; a list of one table counts as the table. */
 export function flat(settings, before = "") {
-  return Object.entries(settings ?? {}).flatMap(([key, value]) =>
-    (value && typeof value === "object" && !Array.isArray(value) ? flat(value, `${before}${key}.`) : [[before + key, value]]));
+  return Object.entries(settings ?? {}).flatMap(([key, value]) => {
+    const inner = Array.isArray(value) && value.length === 1 && isTable(value[0]) ? value[0] : value;
+    return isTable(inner) ? flat(inner, `${before}${key}.`) : [[before + key, value]];
+  });
 }

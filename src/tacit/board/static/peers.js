@@ -123,6 +123,7 @@ export async function view(context) {
     await ledger(place, `peers/${part(named)}/ledger`, context, named);
     return;
   }
+  const heard = feed.count;
   let peers;
   try {
     peers = (await get("peers")).peers;
@@ -189,7 +190,8 @@ export async function view(context) {
   show();
   const showSoon = atMost(300, () => alive() && show());
   onClose(feed.on("peers", (now) => { peers = now.peers; showSoon(); }));
-  onClose(feed.on("state", ({ state, before: was }) => state === "open" && was === "lost" && again()));
+  onClose(feed.on("state", ({ state }) => state === "open" && again()));
+  if (feed.count !== heard) again();
   const clock = setInterval(() => peers.some((peer) => peer.state !== "up") && show(), 1000); // "down, for 12 s"
   onClose(() => clearInterval(clock));
 }

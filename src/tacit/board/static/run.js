@@ -40,6 +40,7 @@ function settings(place, run) {
 /** Show a run: the part of it that the address names, and what is common to all parts. */
 export async function view(context) {
   const { place, feed, rest: [id, wanted = ""], alive, onClose } = context;
+  const heard = feed.count;
   let run = await get(`runs/${part(id)}`);
   if (!alive()) return;
   const top = h("div", { class: "summary" }), below = h("div", { class: "part" }), base = `#/run/${part(id)}`;
@@ -67,7 +68,8 @@ export async function view(context) {
     show();
   }));
   onClose(feed.on("runs", ({ changed }) => (!changed.length || changed.includes(id)) && again()));
-  onClose(feed.on("state", ({ state, before }) => state === "open" && before === "lost" && again()));
+  onClose(feed.on("state", ({ state }) => state === "open" && again()));
+  if (feed.count !== heard) again();
 
   if (tab === "graph") await (await import("./graph.js")).graph(below, run, context);
   else if (tab === "ledger") await (await import("./ledger.js")).ledger(below, `runs/${part(id)}/ledger`, context);
