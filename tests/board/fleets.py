@@ -31,7 +31,7 @@ class Reports:
         return {"chain": "verified", "classes": []}
 
     async def metrics(self):
-        return ""
+        return f"tacit_round {self.round}\n"
 
     def close(self):
         pass

@@ -17,6 +17,7 @@ from tacit.interop.event_files import Point, write_events
 from tacit.interop.trackers import tracker
 from tacit.results import load
 from tacit.results.store import save_data
+from tacit.simulator.watching import told
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +155,8 @@ class FakeMlflow:
             def log_batch(self, run_id, metrics=(), params=(), tags=()):
                 outer.told.append((run_id, list(metrics), list(params), list(tags)))
 
-            def set_terminated(self, run_id):
-                outer.told.append(f"end of {run_id}")
+            def set_terminated(self, run_id, status=""):
+                outer.told.append(f"end of {run_id}{status and ': '}{status}")
 
         entities = types.ModuleType("mlflow.entities")
         entities.Metric = entities.Param = entities.RunTag = lambda *values: values
@@ -170,18 +171,96 @@ def test_mlflow_is_told_settings_curves_and_privacy(run, monkeypatch) -> None:
     fake = FakeMlflow()
     for name, module in fake.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
-    tracker("mlflow=http://127.0.0.1:5000")(run)
+    tracker("mlflow=http://127.0.0.1:5000").finished(run)
     assert fake.uri == "http://127.0.0.1:5000"
-    created, described, curves, ended = fake.told[:4]
+    created, described, *_ = fake.told
     assert created == ("id of tacit", "alone, private repeat 0")
+    ((run_id, *_), (_, *curves)) = [entry for entry in fake.told if entry[0] == described[0]]
+    ended = f"end of {run_id}"
+    assert ended in fake.told
     assert ("run.rounds", "6") in described[2]
     assert described[3][0][1].startswith("Epsilon = 2 per record")
-    assert [(step, value) for tag, value, _, step in curves[1] if tag == "loss"] == [
+    assert [(step, value) for tag, value, _, step in curves[0] if tag == "loss"] == [
         (step, pytest.approx(value)) for step, value in zip((2, 4, 6), run.record().trace.loss[0], strict=True)
     ]
-    assert ended == "end of run 1"
+    assert run_id == "run 1"
     with pytest.raises(ResultError, match="MLflow at nowhere: no such place"):
         tracker("mlflow=nowhere")
+
+
+# --- while a run goes on
+
+
+@pytest.fixture
+def every_piece(monkeypatch):
+    """Watchers hear of every piece, however short it is."""
+    monkeypatch.setattr(told, "EVERY", 0.0)
+
+
+def watched(*watchers, rounds=6):
+    algorithm = tacit.algorithms.online_push_sum(tacit.objectives.logistic(), mechanism=tacit.privacy.laplace(2.0, 1.0))
+    stream = tacit.streams.logistic_drift(agents=3, dim=2, rounds=rounds, seed=0)
+    made = tacit.simulate(
+        algorithm, tacit.graphs.ring(3), stream, rounds=rounds, repeats=2, record_every=2, watch=list(watchers)
+    )
+    made.label = "alone, private"
+    return made
+
+
+def test_curves_grow_while_a_run_goes_on_and_are_the_same_in_the_end(every_piece, tmp_path) -> None:
+    live, lengths = tracker(f"tensorboard={tmp_path / 'live'}"), []
+    file = tmp_path / "live" / "alone-private" / "repeat-1" / "events.out.tfevents.0.tacit"
+    hear = live("alone, private", {})
+
+    def watch(part):
+        hear(part)
+        live._under_way["alone, private"]._due = 0.0
+        lengths.append((part.done, len(decoded(file)) - 1))
+
+    made = watched(watch)
+    steps = [2, 4, 6]
+    grown = {done: max(n for at, n in lengths if at == done) for done, _ in lengths}
+    assert [grown.get(done) for done in (0, *steps)] == [0, 5, 10, 15], "five curves each"
+    live.finished(made)
+    afterwards = log_to_tensorboard(made, tmp_path / "afterwards")
+
+    def points(path):
+        return {(e.summary.value[0].tag, e.step): e.summary.value[0].simple_value for e in decoded(path)[1:]}
+
+    for repeat in ("repeat-0", "repeat-1"):
+        each = [points(folder / repeat / file.name) for folder in (file.parent.parent, afterwards)]
+        assert each[0] == pytest.approx(each[1], rel=1e-5)
+        assert len(each[0]) == len(decoded(file.parent.parent / repeat / file.name)) - 1, "no point twice"
+
+
+def test_mlflow_hears_before_the_end_and_of_a_failure(every_piece, monkeypatch) -> None:
+    fake = FakeMlflow()
+    for name, module in fake.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    live = tracker("mlflow=http://127.0.0.1:5000")
+    hear, heard = live("a label", {"run": {"rounds": 6}}), []
+
+    def watch(part):
+        hear(part)
+        live._under_way["a label"]._due = 0.0
+        heard.append((part.done, len(fake.told)))
+        if part.done == 4:
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        watched(watch)
+    assert ("id of tacit", "a label repeat 1") in fake.told[: heard[0][1]]
+    assert [entry[1] for entry in fake.told if entry[0] == "run 1" and len(entry) == 4][1]
+    assert fake.told[-2:] == ["end of run 1: FAILED", "end of run 3: FAILED"]
+
+
+def test_what_cannot_be_sent_ends_no_run_and_is_told(every_piece, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    live = tracker(f"tensorboard={tmp_path / 'file'}")
+    made = watched(live("alone, private"))
+    assert made.rounds == 6
+    with pytest.raises(ResultError, match="cannot be written"):
+        live.finished(made)
 
 
 def test_words_that_name_no_tracker(run, monkeypatch) -> None:

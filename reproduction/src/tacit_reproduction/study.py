@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tacit.core.errors import ResultError, TacitError
 from tacit.results import Run
+from tacit.results.live.log import LiveLog
 from tacit.results.locks import writing
 from tacit.results.record import machine, versions
 from tacit.results.sealed import put, seal
@@ -63,9 +64,10 @@ class Study:
 
     def run(self, quick: bool, out: Path, seed: int) -> dict[str, Any]:
         """Run the study, write its directory and return the summary."""
-        with writing(out):
+        with writing(out), LiveLog(out) as log:
             begun, code = time.perf_counter(), code_digest()
-            with crew() as team:
+            log.begin(self.name, "study", {"algorithm": self.source, "seed": seed}, {"quick": quick}, self.title)
+            with crew(told=lambda done, total: log.rows(done, [], {}, rounds=total)) as team:
                 results = self.measure(team, quick, SEEDS_APART * seed)
             origin = {
                 "quick": quick,
@@ -76,7 +78,9 @@ class Study:
                 "versions": versions(),
                 "made_of": {"code": code, "data": digests(looked_for(), search_path())},
             }
-            return self._write(results.content(), origin, out)
+            summary = self._write(results.content(), origin, out)
+            log.end("done", len(results.rows))
+            return summary
 
     def judge_again(self, out: Path) -> dict[str, Any]:
         """Judge the stored outcomes of a directory by the code that is here now, and write its pages anew."""
@@ -121,25 +125,25 @@ class Study:
 
 def over(
     cells: Callable[[bool], Sequence[Any]],
-    run: Callable[[Any], Mapping[str, Any]],
+    run: Callable[[Any], Any],
     seeds: tuple[int, int],
-    facts: Callable[[], Mapping[str, Any]] | None = None,
+    facts: Callable[[bool], Mapping[str, Any]] | None = None,
 ) -> Callable[[Crew, bool, int], Results]:
     """Return the usual `Study.measure`: every cell by itself, in as many processes as there are cores.
 
     Args:
       cells: quick -> NamedTuples, the long ones first. Their fields are the table's factors.
-      run: (cell, seeds, first seed) -> measures by name; a function of a module, which other processes can import.
+      run: (cell, seeds, first seed) -> measures by name; or rows, where a cell is one program for several of the
+        table. A function of a module, which other processes can import.
       seeds: Of the full and of the quick form.
-      facts: Further facts; "data" describes the data. Asked first, so that missing data are told before anything runs.
+      facts: quick -> further facts; "data" describes the data. Asked first, so that missing data are told before
+        anything runs.
     """
 
     def measure(team: Crew, quick: bool, first: int) -> Results:
-        known = facts() if facts is not None else {}
+        known = facts(quick) if facts is not None else {}
         wanted = list(cells(quick))
-        found = team("running", run, [(cell, seeds[quick], first) for cell in wanted])
-        table = cells_of(wanted, found)
-        return Results(table.rows, known)
+        return cells_of(wanted, team("running", run, [(cell, seeds[quick], first) for cell in wanted]), known)
 
     return measure
 

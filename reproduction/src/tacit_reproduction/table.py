@@ -40,15 +40,14 @@ class Results:
         self.facts = dict(facts or {})
 
     def __repr__(self) -> str:
-        return f"Results({len(self.rows)} cells, measures {', '.join(self.measures())})"
+        return f"Results({len(self.rows)} cells, facts {', '.join(self.facts) or 'none'})"
 
     def __add__(self, other: Results) -> Results:
         return Results([*self.rows, *other.rows], {**self.facts, **other.facts})
 
     def where(self, **factors: Factor) -> Results:
         """Return the rows with these factors; rows that lack one of them are left out."""
-        wanted = factors.items()
-        return Results((row for row in self.rows if wanted <= row.factors.items()), self.facts)
+        return self.keep(lambda row: factors.items() <= row.factors.items())
 
     def of(self, measure: str, **factors: Factor) -> Floats:
         """Return a measure of the one cell with these factors."""
@@ -58,18 +57,13 @@ class Results:
             raise TacitError(f"{measure} of {words or 'no factors'}: {len(found)} cells have it; expected just one")
         return np.asarray(found[0].measures[measure], np.float64)
 
+    def keep(self, test: Callable[[Row], bool]) -> Results:
+        """Return the rows that pass a test."""
+        return Results(filter(test, self.rows), self.facts)
+
     def levels(self, factor: str) -> list[Any]:
         """Return the values of a factor in the order of the rows."""
         return list(dict.fromkeys(row.factors[factor] for row in self.rows if factor in row.factors))
-
-    def measures(self) -> list[str]:
-        """Return the names of all measures."""
-        return list(dict.fromkeys(name for row in self.rows for name in row.measures))
-
-    def with_measure(self, name: str, function: Callable[[Row], Floats]) -> Results:
-        """Return the table with one more measure, a function of each row."""
-        rows = (row._replace(measures={**row.measures, name: function(row)}) for row in self.rows)
-        return Results(rows, self.facts)
 
     def content(self) -> bytes:
         """Return the file that `loaded` reads."""
@@ -109,12 +103,15 @@ def _is_factors(found: Any) -> bool:
     return isinstance(found, dict) and all(isinstance(value, str | float | int | None) for value in found.values())
 
 
-def cells_of(cells: Sequence[Any], measured: Sequence[Mapping[str, Any]], **common: Factor) -> Results:
-    """Return a table of cells, which are NamedTuples, and what was measured of each."""
-    return Results(
-        Row({**common, **cell._asdict()}, {name: np.asarray(values) for name, values in found.items()})
-        for cell, found in zip(cells, measured, strict=True)
-    )
+def cells_of(cells: Sequence[Any], measured: Sequence[Any], facts: Mapping[str, Any] | None = None) -> Results:
+    """Return a table of cells, which are NamedTuples, and what was measured of each, or the rows that it came to."""
+    rows: list[Row] = []
+    for cell, found in zip(cells, measured, strict=True):
+        if isinstance(found, Mapping):
+            rows.append(Row(cell._asdict(), {name: np.asarray(values) for name, values in found.items()}))
+        else:
+            rows += found
+    return Results(rows, facts)
 
 
 def decibels(values: Floats) -> Floats:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tacit.core.errors import TacitError
@@ -17,6 +18,8 @@ from tacit_reproduction.datasets.fetch import looked_for
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Told = Callable[[int, int], object]
+"""Hears how many tasks are done, and of how many."""
 
 
 class Crew(Protocol):
@@ -27,19 +30,21 @@ class Crew(Protocol):
 
 
 @contextmanager
-def crew(workers: int | None = None) -> Iterator[Crew]:
+def crew(workers: int | None = None, told: Told = lambda done, total: None) -> Iterator[Crew]:
     """Start `workers` processes (default: one per usable core, at most eight); one means this process itself.
 
-    A result depends on its task only, so the number of processes changes no figure. Give long tasks first.
+    A result depends on its task only, so the number of processes changes no figure. Give long tasks first. `told` hears
+    how many tasks of all that were given so far are done.
     """
     count = worker_count(workers)
+    display = _Display(told)
     if count <= 1:
-        yield _alone
+        yield partial(_alone, display)
         return
     # Spawned, not forked: a forked child of a process whose JAX runs threads may hang.
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), one_thread)
     try:
-        yield _Together(pool)
+        yield _Together(pool, display)
     except BrokenProcessPool as fault:
         raise TacitError(
             f"one of {count} worker processes ended without a word. In a script of your own, call this under "
@@ -64,26 +69,46 @@ def _unless_stopped(do: Callable[[Task], Result], task: Task) -> tuple[Result, f
         raise
 
 
-def _alone(what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-    with _watched(what, len(tasks)) as step:
+def _alone(display: _Display, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    with display.watched(what, len(tasks)) as step:
         return [(do(task), step())[0] for task in tasks]
 
 
 class _Together:
-    def __init__(self, pool: ProcessPoolExecutor) -> None:
-        self._pool = pool
+    def __init__(self, pool: ProcessPoolExecutor, display: _Display) -> None:
+        self._pool, self._display = pool, display
 
     def __call__(self, what: str, do: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         futures = [self._pool.submit(_unless_stopped, do, task) for task in tasks]
-        with _watched(what, len(tasks)) as step:
+        with self._display.watched(what, len(tasks)) as step:
             for done in as_completed(futures):
                 looked_for(done.result()[1])  # a fault ends the wait at once
                 step()
         return [future.result()[0] for future in futures]
 
 
+class _Display:
+    """Says how far the tasks are."""
+
+    def __init__(self, told: Told) -> None:
+        self._told, self._done, self._total = told, 0, 0
+
+    @contextmanager
+    def watched(self, what: str, total: int) -> Iterator[Callable[[], Any]]:
+        """Give what is called when a task is done."""
+        self._total += total
+        self._told(self._done, self._total)
+        with _bar(what, total) as step:
+            yield lambda: self._done_one(step)
+
+    def _done_one(self, step: Callable[[], Any]) -> None:
+        step()
+        self._done += 1
+        self._told(self._done, self._total)
+
+
 @contextmanager
-def _watched(what: str, total: int) -> Iterator[Callable[[], Any]]:
+def _bar(what: str, total: int) -> Iterator[Callable[[], Any]]:
     """Show a bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda: None

@@ -97,14 +97,14 @@ def test_cells_are_found_by_their_factors() -> None:
         noise: str
         step: float
 
-    table = cells_of(
-        [Cell("none", 0.1), Cell("some", 0.1)], [{"end": [1.0]}, {"end": [2.0], "more": [3.0]}], graph="ring"
-    )
+    rows = [Row({"noise": "more", "step": 0.2}, {}), Row({"noise": "most"}, {})]
+    cells = [Cell("none", 0.1), Cell("some", 0.1), Cell("program", 0.0)]
+    table = cells_of(cells, [{"end": [1.0]}, {"end": [2.0], "more": [3.0]}, rows])
     assert table.of("end", noise="some").tolist() == [2.0]
-    assert table.of("more", graph="ring").tolist() == [3.0]
-    assert table.levels("noise") == ["none", "some"]
+    assert table.of("more", step=0.1).tolist() == [3.0]
+    assert table.levels("noise") == ["none", "some", "more", "most"]
     assert len(table.where(step=0.1, noise="none").rows) == 1
-    assert table.with_measure("twice", lambda row: 2 * row.measures["end"]).of("twice", noise="none").tolist() == [2.0]
+    assert table.keep(lambda row: "more" in row.measures).levels("noise") == ["some"]
     for factors in ({"step": 0.1}, {"noise": "other"}):
         with pytest.raises(TacitError, match="expected just one"):
             table.of("end", **factors)
@@ -217,7 +217,9 @@ def test_cells_are_measured_by_themselves_with_seeds_of_the_form() -> None:
         cell, seeds, first = task
         return {"v": cell.k + first + np.arange(seeds)}
 
-    measure = over(lambda quick: [Cell(1)] if quick else [Cell(1), Cell(2)], run, (20, 5), lambda: {"data": "none"})
+    measure = over(
+        lambda quick: [Cell(1)] if quick else [Cell(1), Cell(2)], run, (20, 5), lambda quick: {"data": "none"}
+    )
     few, many = (measure(team, quick, 1000) for quick in (True, False))
     assert few.of("v", k=1).tolist() == [1001, 1002, 1003, 1004, 1005]
     assert (many.of("v", k=2).shape, many.facts) == ((20,), {"data": "none"})

@@ -14,94 +14,28 @@ optax is not imported here but by the named constructors, which a file uses; who
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms.schedules import StepSize, as_rate, as_schedule
-from tacit.core.contract import Algorithm, Array, Mechanism, Outbox, Params, State, Tree, View
+from tacit.algorithms.local_step import Optimiser
+from tacit.algorithms.schedules import StepSize, as_schedule
+from tacit.core.contract import Algorithm, Array, Outbox, Params, State, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.core.extras import require
 from tacit.core.lifted import Carrying, lift
 
 
-class Optimiser(Protocol):
-    """What an `optax.GradientTransformation` is."""
-
-    @property
-    def init(self) -> Callable[[Params], Any]:
-        """Parameters -> first memory."""
-
-    @property
-    def update(self) -> Callable[..., tuple[Any, Any]]:
-        """(gradient, memory, parameters) -> what to add to the parameters, and the next memory."""
-
-
-LocalStep = StepSize | Optimiser
-"""A number, a function of the round t = 1, 2, ..., or an optimiser. A method whose `step` has this type takes all."""
-
-
-def is_optimiser(step: Any) -> TypeGuard[Optimiser]:
-    """Return whether a step is an optimiser, without importing what it is made of."""
-    return all(callable(getattr(step, name, None)) for name in ("init", "update"))
-
-
-def rate_of(step: LocalStep) -> Callable[[View], Array] | Optimiser:
-    """Return a step as a function of what an agent sees, and an optimiser as it is."""
-    return step if is_optimiser(step) else as_rate(step)  # type: ignore[arg-type]
-
-
-def before_optimiser(step: LocalStep, mechanism: Mechanism) -> Mechanism:
-    """Return the mechanism under which a step is taken: with an optimiser, what is released is the gradient.
-
-    Raises:
-      ConfigError: Noise is put on what an optimiser made of the gradient, where nothing bounds what a record changes.
-    """
-    if not is_optimiser(step) or mechanism.perturbs == "gradient":
-        return mechanism
-    if mechanism.distribution is None and mechanism.spread == "common":
-        return mechanism._replace(perturbs="gradient")
-    raise ConfigError(
-        f"mechanism {mechanism.name!r} noises the {mechanism.perturbs}, which an optimiser makes of this gradient and "
-        "of all before it, so that the clip bounds nothing there; say perturbs='gradient' (the optimiser then works on "
-        "what was released, at no further cost), or step by a number"
-    )
-
-
-class Stepping(Protocol):
-    """What is known of a step here."""
-
-    @property
-    def optimiser(self) -> Optimiser | None:
-        """None: it goes by a rate."""
-
-    @property
-    def whole(self) -> Callable[[Params, Tree], Tree]:
-        """Parameters and a released gradient -> with the regulariser's part."""
-
-
-def optimised(
+def with_memory(
     algorithm: Algorithm,
-    step: Stepping,
+    optimiser: Optimiser,
+    whole: Callable[[Params, Tree], Tree],
     at: Callable[[State], Params],
-    phase: int = 0,
-    learns: Callable[[State, View], Array] | None = None,
+    phase: int,
+    learns: Callable[[State, View], Array] | None,
 ) -> Algorithm:
-    """Return a method whose learners step by an optimiser; without one, the method as it is.
-
-    The emit function of the phase gets the update in the place of what was released, as `Step.moved` expects it.
-
-    Args:
-      algorithm: The method, made with that optimiser.
-      step: Its step (`tacit.algorithms._parts.descent.gradient_step`); without an optimiser no state has a leaf more.
-      at: State of a learner -> parameters at which the gradient was taken.
-      phase: Number of the phase that releases the gradient.
-      learns: State and view -> whether the learner steps, besides that it is there and has data; None: it does.
-    """
-    optimiser = step.optimiser
-    if optimiser is None:
-        return algorithm
+    """Return `tacit.algorithms.local_step.optimised` of a method that was made with an optimiser."""
     role, made = algorithm.phases[phase].source, algorithm.phases[phase].emit
     lifted = lift(algorithm, role, lambda state, views: optimiser.init(at(state)))
 
@@ -110,7 +44,7 @@ def optimised(
         if learns is not None:
             steps &= learns(carrying.state, view)
         here = at(carrying.state)
-        update, memory = updated(optimiser, step.whole(here, released), carrying.carried, here)
+        update, memory = updated(optimiser, whole(here, released), carrying.carried, here)
         memory = jax.tree.map(lambda new, old: jnp.where(steps, new, old), memory, carrying.carried)
         update = jax.tree.map(lambda leaf: jnp.where(steps, leaf, 0), update)
         state, outbox = made(carrying.state, update, view)

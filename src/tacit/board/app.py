@@ -205,7 +205,9 @@ def application(
       federation: Peers that it shows, too.
     """
     board, peers = Board(directory), list[BaseRoute]()
-    if federation is not None:
+    if federation is None:
+        peers.append(Route("/api/peers", _no_peers, methods=["GET"]))
+    else:
         peers, federation.tell = [*federation_routes(federation)], board.broadcast.tell
     guard = Middleware(Guard, token=token, hosts=hosts, port=port, open_to_addresses=beyond)
     routes = [*board.routes(), *peers, Route("/{path:path}", _static, methods=["GET"])]
@@ -214,6 +216,11 @@ def application(
         middleware=[guard],
         exception_handlers={HTTPException: _refused, TacitError: _faulty, OSError: _faulty},
     )
+
+
+async def _no_peers(request: Request) -> Response:
+    """Peers, where none were asked for."""
+    return Answer({"peers": []})
 
 
 def _static(request: Request) -> Response:

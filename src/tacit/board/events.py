@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +16,8 @@ from tacit.board.runs import Found, Runs
 EVERY = 0.5
 """Seconds from one look to the next."""
 SILENCE = 10.0
-"""Seconds after which a comment keeps a connection open."""
+"""Seconds from one beat to the next, by which a page knows that it is still connected."""
+BEAT = ": the board is here\nevent: beat\ndata: {}\n\n"
 MOST_WAITING = 200
 """Events that a listener may be behind; one that is slower loses them and asks for the list anew."""
 
@@ -26,23 +28,28 @@ class Broadcast:
     def __init__(self, runs: Runs) -> None:
         """Look at some runs."""
         self._runs = runs
-        self._before: dict[str, Found] | None = None
         self._listeners: set[asyncio.Queue[str]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
 
     async def heard(self) -> AsyncIterator[str]:
-        """Yield events, and comments in between, as they are sent."""
+        """Yield events as they are sent, and beats."""
         mine: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
         self._listeners.add(mine)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch())
         try:
-            yield ": the board\n\n"
+            async with self._starting:
+                if self._task is None or self._task.done():
+                    # What a listener asks for after the first beat is as this has it, or later.
+                    self._task = asyncio.create_task(self._watch(await self._now()))
+            yield BEAT
+            beat = time.monotonic() + SILENCE
             while True:
                 try:
-                    yield await asyncio.wait_for(mine.get(), SILENCE)
+                    async with asyncio.timeout(max(0.0, beat - time.monotonic())):
+                        event = await mine.get()
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    event, beat = BEAT, time.monotonic() + SILENCE
+                yield event
         finally:
             self._listeners.discard(mine)
 
@@ -62,14 +69,15 @@ class Broadcast:
             else:
                 listener.put_nowait(event)
 
-    async def _watch(self) -> None:
+    async def _now(self) -> dict[str, Found]:
+        return {run.id: run for run in await run_in_threadpool(self._runs.all)}
+
+    async def _watch(self, before: dict[str, Found]) -> None:
         while self._listeners:
-            now = {run.id: run for run in await run_in_threadpool(self._runs.all)}
-            before, self._before = self._before, now
-            if before is not None:
-                self._tell_of(before, now)
             await asyncio.sleep(EVERY)
-        self._before = None
+            now = await self._now()
+            self._tell_of(before, now)
+            before = now
 
     def _tell_of(self, before: dict[str, Found], now: dict[str, Found]) -> None:
         changed = [id_ for id_ in before.keys() | now.keys() if before.get(id_) != now.get(id_)]

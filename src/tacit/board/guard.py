@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
@@ -46,6 +47,9 @@ SAFE = ("GET", "HEAD")
 OWN = "x-tacit-board"
 """Header that a page of the board sends with what changes something: a form of another site cannot."""
 API = "/api/"
+
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/]+))(?::\d{1,5})?")
 
 
 class Guard:
@@ -98,8 +102,10 @@ class Guard:
         return None
 
     def _is_host(self, given: str) -> bool:
-        name = given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
-        name = name.lower().rstrip(".")
+        found = _HOST.fullmatch(given)
+        if found is None:
+            return False
+        name = (found[1] or found[2]).lower().rstrip(".")
         return name in self._hosts or (self._open and _is_address(name))
 
     def _is_token(self, given: str) -> bool:

@@ -37,6 +37,7 @@ class Glance:
     """What the first and the last line of a live file say."""
 
     header: dict[str, Any]
+    rounds: int | None = None
     done: int = 0
     at: float | None = None
     rate: float | None = None
@@ -76,6 +77,7 @@ def glance(path: Path) -> Glance:
     figures = last.get("figures")
     return Glance(
         header,
+        count(last.get("rounds", header.get("rounds"))),
         count(end.get("done", last.get("done"))) or 0,
         finite_or_none(end.get("at", last.get("at"))) or finite_or_none(header.get("started")),
         finite_or_none(last.get("rate")),

@@ -215,7 +215,7 @@ def of_glance(blank: Found, seen: Glance) -> Found:
         state=state,
         started=finite_or_none(header.get("started")),
         updated=seen.at,
-        rounds=count(header.get("rounds")),
+        rounds=seen.rounds,
         done=seen.done,
         agents=count(header.get("agents")) or 0,
         repeats=count(header.get("repeats")) or 1,

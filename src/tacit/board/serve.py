@@ -48,6 +48,7 @@ def serve(
     port: int | None = None,
     token: str | None = None,
     ready: Callable[[Address], object] = lambda address: None,
+    later: bool = False,
 ) -> None:
     """Serve the board until Ctrl-C.
 
@@ -58,6 +59,7 @@ def serve(
       port: Number; None: 8765, or another one where that is taken.
       token: Secret of whoever asks; None: a random one.
       ready: Hears the address once the socket is open.
+      later: Whether the directory may be made later.
     """
     check_libraries()
     import uvicorn
@@ -66,12 +68,12 @@ def serve(
     from tacit.board.federation import Federation
     from tacit.config.fleet import load_fleet
 
-    if not directory.is_dir():
+    if not (directory.is_dir() or later):
         raise ConfigError(f"{directory} is no directory; give one that holds runs, such as runs")
     if token is not None and (len(token) < SHORTEST or not (token.isascii() and token.isalnum())):
         raise ConfigError(f"--token of {len(token)} letters; expected {SHORTEST} or more letters and digits, or none")
     federation = None if peers is None else Federation(load_fleet(peers))
-    with _listening(host, port) as listener:
+    with listening(host, port) as listener:
         bound = listener.getsockname()
         beyond = not ipaddress.ip_address(bound[0]).is_loopback
         address = Address(host, bound[1], token or secrets.token_urlsafe(24), beyond)
@@ -83,7 +85,13 @@ def serve(
         uvicorn.Server(settings).run(sockets=[listener])
 
 
-def _listening(host: str, port: int | None) -> socket.socket:
+def listening(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+      host: Address or name.
+      port: Number, 0 for any; None: 8765, or any where that is taken.
+    """
     asked = (PORT, 0) if port is None else (port,)
     for number in asked:
         try:

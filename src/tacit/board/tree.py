@@ -68,7 +68,7 @@ class Tree:
                 return before
             seen = time.time_ns()
             with os.scandir(path) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+                found = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries if not each.is_symlink()]
         except OSError:  # it is gone, or not ours to read
             return None
         return Folder(

@@ -13,7 +13,7 @@ import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -22,8 +22,8 @@ import typer
 from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
-from tacit.cli.board import board
-from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
+from tacit.cli.board import board, watching
+from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say, watchers
 from tacit.cli.sweep import sweep
 from tacit.cli.usage import explained
 from tacit.core.errors import TacitError
@@ -31,6 +31,7 @@ from tacit.core.errors import TacitError
 if TYPE_CHECKING:
     from tacit.algorithms import Entry
     from tacit.experiments.execute import Outcome
+    from tacit.interop.trackers import Tracker
     from tacit.results import Comparison
 
 app = typer.Typer(
@@ -142,6 +143,9 @@ def run(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="Find the other processes by SLURM, Open MPI or Kubernetes.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it in a browser while it learns: `tacit board`.")
+    ] = False,
 ) -> None:
     """Run an experiment from a TOML file and write its directory (by default runs/NAME-OF-THE-FILE)."""
     if cluster or (coordinator, processes, process) != (None, None, None):
@@ -149,7 +153,8 @@ def run(
 
         if not join(coordinator, processes, process):
             _follow(file, rounds, seed)
-    _run_file(file, out, rounds, seed, [_tracker(asked) for asked in log or ()])
+    with watching(out or Path("runs") / file.stem, watch):
+        _run_file(file, out, rounds, seed, [_tracker(asked) for asked in log or ()])
 
 
 @app.command(epilog="Example: tacit algorithms --json")
@@ -231,7 +236,7 @@ def _run_file(
     out: Path | None = None,
     rounds: int | None = None,
     seed: int | None = None,
-    trackers: Sequence[Callable[[Any], object]] = (),
+    trackers: Sequence[Tracker] = (),
 ) -> None:
     from tacit.experiments import load
 
@@ -252,7 +257,7 @@ def _follow(file: Path, rounds: int | None, seed: int | None) -> NoReturn:
     raise typer.Exit
 
 
-def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Callable[[Any], object]] = ()) -> Outcome:
+def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Tracker] = ()) -> Outcome:
     from tacit.experiments import build
     from tacit.experiments.execute import execute
     from tacit.experiments.private import steps_kept
@@ -279,11 +284,12 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Ca
         _print_finished(run)
         for track in trackers:
             try:
-                track(run)
+                track.finished(run)
             except TacitError as error:  # what was computed is not lost for that
                 say(f"not logged: {error}", err=True)
 
-    outcome = execute(problem, out, command=_command(), finished=finished)
+    watch, bar = watchers(trackers)
+    outcome = execute(problem, out, command=_command(), finished=finished, watch=watch, bar=bar)
     for words in planned.left_out:
         say(f"note: {words}", err=True)
     say("")
@@ -323,7 +329,7 @@ def _say_where(out: Path | None) -> None:
         say(f"models: in the folders of {out}; `tacit predict {out}/NAME data.csv` uses one")
 
 
-def _tracker(asked: str) -> Callable[[Any], object]:
+def _tracker(asked: str) -> Tracker:
     from tacit.interop.trackers import tracker
 
     return tracker(asked)

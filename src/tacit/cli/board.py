@@ -1,7 +1,12 @@
-"""The command `tacit board`."""
+"""The command `tacit board`, and the board that `tacit run --watch` opens."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,3 +47,37 @@ def _print_address(address: Address) -> None:
             err=True,
         )
     say("Ctrl-C ends it")
+
+
+@contextlib.contextmanager
+def watching(directory: Path, asked: bool) -> Iterator[None]:
+    """Have a board beside a run, opened in a browser; on a terminal it stays until Ctrl-C.
+
+    Args:
+      directory: That the run writes.
+      asked: Whether there is to be one.
+    """
+    if not asked:
+        yield
+        return
+    from tacit.board.beside import beside
+    from tacit.results.store import check_libraries
+
+    check_libraries()  # without them a run writes no directory
+    with beside(directory) as link:
+        say(f"board: {link}")
+        _open(link)
+        yield
+        if sys.stdin.isatty():
+            say("the board stays open; Ctrl-C ends it")
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
+
+
+def _open(link: str) -> None:
+    """Open an address in a browser that has a window; where there is none, the address was printed."""
+    if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
+        import webbrowser
+
+        with contextlib.suppress(webbrowser.Error):
+            webbrowser.open(link)

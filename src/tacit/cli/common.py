@@ -23,6 +23,17 @@ WIDTH_OF_A_FILE = 120
 LONGEST_NAME = 26
 
 
+def watchers(trackers: Sequence[Any]) -> tuple[list[Any], bool | None]:
+    """Return who watches an experiment's runs, and whether a bar shows them: at a terminal there is a view instead."""
+    if not sys.stderr.isatty():
+        return [*trackers], None
+    from rich.console import Console
+
+    from tacit.cli.terminal import TerminalView
+
+    return [TerminalView(Console(stderr=True, highlight=False)), *trackers], False
+
+
 def reported(command: Callable[..., None]) -> Callable[..., None]:
     """Turn errors of ours and Ctrl-C into messages and exit codes."""
 

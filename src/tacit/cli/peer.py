@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli.common import print_table, reported, say
-from tacit.cli.peers import authority, epoch, fleet, links, processes
+from tacit.cli.peers import authority, epoch, fleet, links, monitoring, processes
 from tacit.cli.peers.init import init_peer
 from tacit.cli.peers.running import ConfigFile, asked, control_of, runs, told
 from tacit.core.errors import ConfigError, TacitError
@@ -133,6 +133,7 @@ app.command(epilog="Example: tacit peer host federation --only hospital-a --only
 
 
 app.command(epilog="Example: tacit peer fleet fleet.toml")(fleet.fleet)
+app.command(epilog="Example: tacit peer monitoring monitoring --fleet fleet.toml")(monitoring.monitoring)
 
 
 @app.command("new-ledger", epilog="Example: tacit peer new-ledger peer.toml --instead-of 5f0c...")

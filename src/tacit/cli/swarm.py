@@ -6,7 +6,8 @@ import contextlib
 import math
 import re
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +74,8 @@ def run(
         _announce(problem, booked)
         for index, label in enumerate(config.labels):
             folder = directory / f"{index + 1}-{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}"
-            outcomes.append(compare(problem, index, folder, privacy=privacy, limit=limit))
+            with _live_log(out, problem, index) as told:
+                outcomes.append(compare(problem, index, folder, privacy=privacy, limit=limit, told=told))
             say(f"  {label}: {outcomes[-1].rounds:,} rounds in {outcomes[-1].seconds:.1f} s")
         _print(outcomes, tolerance)
         if out is not None:
@@ -108,6 +110,43 @@ def _announce(problem: Problem, booked: bool) -> None:
             say(f"note: {', '.join(bare)}: no mechanism, so that nothing is drawn or charged: not private")
     elif any(algorithm.privacy.private for algorithm in problem.algorithms):
         say("REHEARSAL: noise is computed from the seed and hides nothing. Use --booked for real noise.")
+
+
+@contextlib.contextmanager
+def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callable[[int], object]]:
+    """Give what hears of the rounds of one algorithm, and writes them to a live file for the board.
+
+    Args:
+      out: Directory to write; None: nothing is written.
+      problem: The experiment.
+      index: Number of the algorithm.
+    """
+    if out is None:
+        yield lambda done: None
+        return
+    from tacit.results.live.log import LiveLog
+
+    settings, algorithm = problem.config.run, problem.algorithms[index]
+    facts = {
+        "algorithm": algorithm.name,
+        "agents": problem.stream(settings.seed).agents,
+        "rounds": settings.rounds,
+        "repeats": 1,
+        "private": algorithm.privacy.private,
+    }
+    with LiveLog(out, index + 1) as log:
+        log.begin(
+            problem.config.labels[index], "swarm", facts, problem.config.settings(only=index), settings.name or ""
+        )
+        begun, last = time.monotonic(), [-1]
+
+        def told(done: int) -> None:
+            if done > last[0]:
+                last[0] = done
+                log.rows(done, [], {}, done / max(1e-3, time.monotonic() - begun))
+
+        yield told
+        log.end("done", last[0])
 
 
 @contextlib.contextmanager

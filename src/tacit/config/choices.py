@@ -21,6 +21,7 @@ from tacit.core.contract import Algorithm, Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
 from tacit.core.lazy import LazyTable
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS
+from tacit.objectives.registry import OWN_OBJECTIVES
 
 SCHEDULES: Mapping[str, Callable[[float], Schedule]] = {"inverse_sqrt": inverse_sqrt, "inverse": inverse}
 """Name -> schedule of the round with one scale."""
@@ -51,6 +52,8 @@ TABLES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
 }
 """Type of a parameter that has a table of its own -> what the table's `kind` names. Where a parameter also takes a
 sequence of the type, it may have several tables."""
+OPTIMISER = "tacit.algorithms.local_step.Optimiser"
+"""Type of what a step may be instead of a number; in a file it has a table of its own beside `step`."""
 NOT_CONFIGURED = (Objective,)
 """Types of parameters that a configuration does not set at this place."""
 
@@ -162,6 +165,8 @@ class MethodSettings(Section):
     robust: str | dict[str, Any] | None = None
     """By which rule it combines what it hears: its name, or a table of rule and settings; see
     `tacit.algorithms.robust`."""
+    optimiser: dict[str, Any] | None = None
+    """What it steps by instead of `step`: a table of kind and settings; see `tacit.algorithms.optimisers`."""
 
 
 class RobustSettings(Section):
@@ -173,7 +178,7 @@ class RobustSettings(Section):
 
 def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSettings] = MethodSettings) -> Choice:
     """Check a section that names a method and sets its parameters."""
-    choice = _with_rule(choose(CONSTRUCTORS, data, place, common=common, key="name"))
+    choice = _with_optimiser(_with_rule(choose(CONSTRUCTORS, data, place, common=common, key="name")))
     average = getattr(choice.values, "average", None)
     if average is None or "average" in choice.own:
         return choice
@@ -185,6 +190,29 @@ def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSett
         average = {"kind": average}
     table = _table(AVERAGES, average, place.table("average"))
     return choice._replace(tables={**choice.tables, "average": table})
+
+
+def _with_optimiser(choice: Choice) -> Choice:
+    """Let the table `optimiser`, where there is one, stand for the parameter `step`."""
+    asked = getattr(choice.values, "optimiser", None)
+    if asked is None or "optimiser" in choice.own:
+        return choice
+    if OPTIMISER not in map(_qualified, get_args(_types(choice.function).get("step"))):
+        raise ConfigError(
+            f"{choice.place} optimiser: {choice.kind!r} takes none; use a method that steps by gradients, e.g. "
+            "distributed_online, online_push_sum or fedavg"
+        )
+    if "step" in choice.values.model_fields_set:
+        raise ConfigError(f"{choice.place} step and optimiser: its rate is in the optimiser's table; remove step")
+    from tacit.algorithms.optimisers import OPTIMISERS
+
+    table = _table(OPTIMISERS, asked, choice.place.table("optimiser"))
+    own = {key: parameter for key, parameter in choice.own.items() if key != "step"}
+    return choice._replace(
+        values=choice.values.model_copy(update={"step": None}),
+        own={**own, "optimiser": "step"},
+        tables={**choice.tables, "optimiser": table},
+    )
 
 
 def _with_rule(choice: Choice) -> Choice:
@@ -341,4 +369,21 @@ def task_of(objective: Choice) -> tuple[Literal["binary", "multiclass", "regress
         return "binary", None
     if objective.kind == "softmax":
         return "multiclass", objective.arguments()["classes"]
+    if objective.kind in OWN_OBJECTIVES:
+        return _task_of_own(objective)
     return "regression", None
+
+
+def _task_of_own(choice: Choice) -> tuple[Literal["binary", "multiclass", "regression"], int | None]:
+    """Return the labels that an objective of the user's own says it is for."""
+    with located(choice.place):
+        task = choice.function(**choice.arguments()).task
+    if task is None:
+        raise ConfigError(f"{choice.place} {choice.kind!r} does not say what its labels are: from_model(..., task=...)")
+    classes = getattr(choice.values, "classes", None)
+    if task == "multiclass" and not (isinstance(classes, int) and classes >= 2):
+        raise ConfigError(
+            f"{choice.place} {choice.kind!r} is for several classes and does not say how many: give its constructor a "
+            "parameter `classes: int`, 2 or more"
+        )
+    return task, classes if task == "multiclass" else None

@@ -210,7 +210,16 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
     }
     with located(Place(str(path), "[job]")):
         form = SampleForm.of(settings.features, *task_of(objective), class_names=settings.class_names)
-    job = Job(settings, members, form, algorithm, described, clusters, program([method.function]), schedule)
+    job = Job(
+        settings,
+        members,
+        form,
+        algorithm,
+        described,
+        clusters,
+        program([method.function, objective.function]),
+        schedule,
+    )
     with located(objective.place):
         _check_start(job)
     return job

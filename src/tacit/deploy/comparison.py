@@ -67,14 +67,23 @@ class Outcome(NamedTuple):
 
 
 def compare(
-    problem: Problem, index: int, directory: Path, *, privacy: Privacy | None = None, limit: float = 300.0
+    problem: Problem,
+    index: int,
+    directory: Path,
+    *,
+    privacy: Privacy | None = None,
+    limit: float = 300.0,
+    told: Callable[[int], object] = lambda done: None,
 ) -> Outcome:
-    """Run algorithm number `index` as processes for at most `limit` seconds, and hold it against the simulator."""
+    """Run algorithm number `index` as processes for at most `limit` seconds, and hold it against the simulator.
+
+    `told` hears now and then how many rounds all processes have finished.
+    """
     (algorithm, stream), settings = _with_lies(problem, index), problem.config.run
     if not algorithm.privacy.private:
         privacy = None  # without a mechanism there is no noise to draw
     begun = time.monotonic()
-    with Swarm(problem, index, directory, privacy=privacy) as swarm:
+    with Swarm(problem, index, directory, privacy=privacy, told=told) as swarm:
         swarm.wait(limit)
     seconds = time.monotonic() - begun
     topology = runtime.prepared_topology(algorithm, problem.graph(settings.seed))

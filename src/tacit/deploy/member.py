@@ -4,7 +4,7 @@ The launcher writes member.json into the directory, and an identity. Lines of JS
 
     stdout: {"event": "listening", "port": 40123}
     stdin:  {"peer-0": "127.0.0.1:40123", ...}          the addresses of all; kept in addresses.json
-    stdout: {"event": "round", "round": 1, "at": 12.3}  the first round that this process has finished
+    stdout: {"event": "round", "round": 1, "at": 12.3}  a round that this process has finished: the first, then others
     stdout: {"event": "finished", ...}                  after the last one, or after a fault
     stdin:  end of file                                 stop
 
@@ -91,22 +91,26 @@ class _Input:
         return addresses
 
 
+EVERY = 0.5
+"""Seconds from one report of a round to the next, at least."""
+
+
 class _Recorder:
-    """Writes models, and tells of the first round."""
+    """Writes models, and tells of the first round and of some later ones."""
 
     def __init__(self, directory: Path, record: bool) -> None:
         self._folder = directory / "models"
         self._record = record
         self.first: float | None = None
-        self.last = 0.0
+        self.last, self._told = 0.0, 0.0
         if record:
             self._folder.mkdir(exist_ok=True)
 
     def __call__(self, round_: int, model: Any) -> None:
         self.last = time.monotonic()
         self.write(round_, model)
-        if self.first is None:
-            self.first = self.last
+        if self.first is None or self.last - self._told >= EVERY:
+            self.first, self._told = self.first or self.last, self.last
             tell(event="round", round=round_, at=self.last)
 
     def write(self, round_: int, model: Any) -> None:

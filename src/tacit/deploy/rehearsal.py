@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def job_hash(config: Config, index: int) -> str:
     """Return the hash on which the peers of an experiment's algorithm must agree, liars too, in hexadecimal."""
-    code = program([config.algorithms[index].function]).facts()
+    code = program([config.algorithms[index].function, config.objective.function]).facts()
     facts = {
         "experiment": replace(config, liars=None).settings(only=index),
         "algorithm": index,

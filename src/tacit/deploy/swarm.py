@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +68,8 @@ class Member:
     """Report after its last round."""
     first_round: Mapping[str, Any] | None = None
     """Report after the first round since its last start."""
+    round: int = 0
+    """The last one that it told of."""
     exit_codes: list[int] = field(default_factory=list)
     """Of each start that is over."""
 
@@ -104,17 +106,21 @@ class Swarm:
         privacy: Privacy | None = None,
         record: bool = True,
         deadline: float | None = None,
+        told: Callable[[int], object] = lambda done: None,
     ) -> None:
         """Prepare algorithm number `algorithm` (from 0 on); `directory` must be new or empty.
 
         With `record` every member writes its model of every round. `deadline` is how long a phase of a method that
-        can do without a neighbour waits for it, in seconds; without one it waits for all, as in the simulator.
+        can do without a neighbour waits for it, in seconds; without one it waits for all, as in the simulator. `told`
+        hears now and then how many rounds all members have finished.
         """
         config = problem.config
         refuse_channel(config)
-        self.problem, self.algorithm, self.directory = problem, algorithm, directory
+        self.problem, self.algorithm, self.directory, self._told = problem, algorithm, directory, told
         settings = config.run
-        self._own_code = [str(file) for file in own_files(choice.function for choice in config.algorithms)]
+        self._own_code = [
+            str(file) for file in own_files(choice.function for choice in (config.objective, *config.algorithms))
+        ]
         names = roster(problem.algorithms[algorithm], problem.graph(settings.seed))
         self.members = {name: Member(name, directory / name) for role in names.values() for name in role}
         learners = names[problem.algorithms[algorithm].learner]
@@ -292,9 +298,12 @@ class Swarm:
         elif event["event"] == "listening":
             member.port = event["port"]
         elif event["event"] == "round":
-            member.first_round = event
+            member.first_round = member.first_round or event
+            member.round = event["round"]
+            self._told(min(each.round for each in self.members.values()))
         elif event["event"] == "finished":
-            member.finished = event
+            member.finished, member.round = event, event["round"]
+            self._told(min(each.round for each in self.members.values()))
             if event["fault"] is not None:
                 raise RemoteError(f"{name} ended in round {event['round']}: {event['fault']}")
 

@@ -28,9 +28,13 @@ class Point(NamedTuple):
 
 def write_events(path: Path, points: Iterable[Point], wall_time: float) -> None:
     """Write curves as one event file, in place of one of that name."""
-    first = _field(1, _DOUBLE, struct.pack("<d", wall_time)) + _text(3, b"brain.Event:2")
-    with path.open("wb") as file:
-        file.write(_record(first))
+    path.write_bytes(_record(_field(1, _DOUBLE, struct.pack("<d", wall_time)) + _text(3, b"brain.Event:2")))
+    append_events(path, points, wall_time)
+
+
+def append_events(path: Path, points: Iterable[Point], wall_time: float) -> None:
+    """Write more points of curves behind those that a file holds: TensorBoard reads on where it was."""
+    with path.open("ab") as file:
         for point in points:
             value = _text(1, point.tag.encode()) + _field(2, _FLOAT, struct.pack("<f", point.value))
             event = _field(1, _DOUBLE, struct.pack("<d", wall_time)) + b"\x10" + _varint(point.step)

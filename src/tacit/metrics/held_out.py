@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacit.core.contract import Objective, Params
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.scores import Numbers, classification_scores, regression_scores, score_names
-from tacit.objectives.probabilities import LOG_ODDS, probabilities
+from tacit.objectives.probabilities import has_probabilities, probabilities
 from tacit.streams import Stream
 from tacit.streams.validate import Task, check_features, check_labels
 
@@ -65,16 +65,17 @@ class HeldOut(NamedTuple):
     constant: NDArray[np.float64] | None = None
     """Frequencies of the classes among the labels that were learnt from, or (1,) their mean; None: not known."""
 
-    def beside(self, stream: Stream, rounds: int, models: Params, task: Task) -> HeldOut:
+    def beside(self, stream: Stream, rounds: int, objective: Objective, models: Params, task: Task) -> HeldOut:
         """Return them with the constant of the labels that a run has read; refuse rows of another form than its own.
 
         Args:
           stream: Its data.
           rounds: Number of its rounds.
+          objective: What the models were made for.
           models: Its final models, which say how many classes there are.
           task: Kind of the labels.
         """
-        classes = jax.tree.leaves(models)[-1].shape[2] if task == "multiclass" else 2
+        classes = 2 if task != "multiclass" else outputs_of(objective, models, self.x)
         spec = stream.batch_spec()
         shape = tuple(spec.x.shape[len(spec.y.shape) :]) if hasattr(spec, "y") else self.x.shape[1:]
         if self.x.shape[1:] != shape:
@@ -82,6 +83,21 @@ class HeldOut(NamedTuple):
         if task == "multiclass" and self.y.max(initial=0) >= classes:
             raise DataError(f"class {int(self.y.max())} among the labels; the models have classes 0 to {classes - 1}")
         return self._replace(constant=constant_of_stream(stream, rounds, task, classes))
+
+
+def outputs_of(objective: Objective, models: Params, x: NDArray[Any]) -> int:
+    """Return how many numbers models say of a row: one per class.
+
+    Args:
+      objective: It says how they predict.
+      models: Parameters, leading axes (repeats, agents).
+      x: (rows, ...), of which the shape alone is looked at.
+    """
+    if objective.predict is None:
+        return int(jax.tree.leaves(models)[-1].shape[2])
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), models)
+    rows = jax.ShapeDtypeStruct((1, *x.shape[1:]), jax.dtypes.canonicalize_dtype(x.dtype))
+    return int(jax.eval_shape(objective.predict, one, rows).shape[-1])
 
 
 class OwnerScores(NamedTuple):
@@ -201,7 +217,7 @@ class _Judge:
         if self.task == "regression":
             return regression_scores(self.y, said)
         sure = None
-        if self.objective.name in LOG_ODDS and np.isfinite(said).all():
+        if has_probabilities(self.objective) and np.isfinite(said).all():
             sure = probabilities(self.objective, said)
         return classification_scores(self.y, said, sure)
 
@@ -256,7 +272,7 @@ def task_of(objective: Objective, given: Task | None = None) -> Task:
       objective: The objective.
       given: What is known of it; None: it follows from its name.
     """
-    found = given or TASKS.get(objective.name)
+    found = given or objective.task or TASKS.get(objective.name)
     if found is None:
         raise ConfigError(f"objective {objective.name!r}: give task='binary', 'multiclass' or 'regression'")
     return found

@@ -83,15 +83,18 @@ def model_of(
     own = arguments is None
     if own:
         notes = [*notes, f"The objective {objective.name!r} is the user's own: its code is needed to predict."]
-    task = None if own else TASKS[objective.name]
+    task = objective.task if own else TASKS[objective.name]
     if not own and [leaf.shape for leaf in leaves] != [
         leaf.shape for leaf in jax.tree.leaves(like(objective, features))
     ]:
         raise ConfigError(f"parameters of {objective.name!r} of other shapes than its own: there is no model of them")
     if preprocessing is not None:
         classes = preprocessing.classes if preprocessing.task == task else ()
+    count = _outputs(objective, params, features) if task == "multiclass" else 0
     if classes and task == "multiclass":  # an objective may have room for more than the data hold
-        classes = [*classes, *(f"class {number}" for number in range(len(classes), len(leaves[-1])))]
+        classes = [*classes, *(f"class {number}" for number in range(len(classes), count))]
+    elif own and task == "multiclass":
+        classes = [str(number) for number in range(count)]
     card = Card(
         objective=ObjectiveCard(name=objective.name, arguments=arguments or {}, own=own),
         task=task,
@@ -114,6 +117,14 @@ def model_of(
         notes=list(notes),
     )
     return Model(params, owned, objective, card)
+
+
+def _outputs(objective: Objective, params: Params, features: int) -> int:
+    """Return how many numbers a model of several classes says of a row."""
+    if objective.predict is None:
+        return len(jax.tree.leaves(params)[-1])
+    row = jax.ShapeDtypeStruct((features,), np.float32)
+    return int(jax.eval_shape(objective.predict, params, row).shape[-1])
 
 
 def privacy_card(statement: PrivacyStatement, summary: Mapping[str, Any], simulated: bool = False) -> PrivacyCard:

@@ -18,9 +18,13 @@ from tacit.objectives import OBJECTIVES, cnn
 from tacit.objectives.losses import PenalisedLoss
 from tacit.objectives.networks import Layer, Network, Weights
 from tacit.objectives.random_features import FourierModel
+from tacit.objectives.registry import OWN_OBJECTIVES
 from tacit.streams.batch import Batch
 
-CONSTRUCTORS: Mapping[str, Callable[..., Objective]] = {**OBJECTIVES, "cnn": cnn}
+CONSTRUCTORS: Mapping[str, Callable[..., Objective]] = {
+    **{name: OBJECTIVES[name] for name in OBJECTIVES if name not in OWN_OBJECTIVES},
+    "cnn": cnn,
+}
 LINEAR = ("logistic", "hinge", "squared", "absolute", "softmax")
 """Objectives whose prediction is <x, w>, of one w or of one per class."""
 

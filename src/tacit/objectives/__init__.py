@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tacit.objectives.mirror_maps import entropy as entropy
     from tacit.objectives.mirror_maps import euclidean_ball as euclidean_ball
     from tacit.objectives.networks import cnn as cnn
+    from tacit.objectives.own_models.objective import figures as figures
+    from tacit.objectives.own_models.objective import from_model as from_model
+    from tacit.objectives.own_models.objective import rebuilt as rebuilt
+    from tacit.objectives.own_models.registering import register_objective as register_objective
     from tacit.objectives.projections import Ball as Ball
     from tacit.objectives.projections import Box as Box
     from tacit.objectives.projections import ConvexSet as ConvexSet
@@ -52,6 +56,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "losses": "MeanLoss PenalisedLoss absolute hinge linear logistic regularised softmax squared squared_loss",
         "mirror_maps": "Euclidean MirrorMap NegativeEntropy entropy euclidean_ball",
         "networks": "cnn",
+        "own_models.objective": "figures from_model rebuilt",
+        "own_models.registering": "register_objective",
         "projections": "Ball Box ConvexSet Projection Simplex",
         "registry": "CONSTRAINTS MIRROR_MAPS OBJECTIVES PROJECTIONS",
         "regularisers": "Regulariser l1 l2",

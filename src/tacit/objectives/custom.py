@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
 from tacit.core.contract import Array, Batch, Objective, Params
 from tacit.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OfBatches:
+    """A loss that gets a single record as a batch of one.
+
+    Args:
+      loss: (params, batch with a leading axis) -> mean over its records.
+    """
+
+    loss: Callable[[Params, Batch], Array]
+
+    def __call__(self, params: Params, batch: Batch) -> Array:
+        """Return the mean loss of a batch, or the loss of a record."""
+        if jnp.ndim(batch.y) == 0:
+            batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], batch)
+        return self.loss(params, batch)
 
 
 def from_loss(
@@ -18,6 +36,7 @@ def from_loss(
     score: Callable[[Params, Batch], Array] | None = None,
     score_name: str = "score",
     predict: Callable[[Params, Array], Array] | None = None,
+    batched: bool = False,
 ) -> Objective:
     """Objective of any loss over any pytree of parameters.
 
@@ -29,6 +48,8 @@ def from_loss(
       score: (params, batch) -> a figure to report besides the loss; None: no score.
       score_name: Name of the score in tables.
       predict: (params, x) -> prediction, for peers, which are asked for predictions; None: there is none.
+      batched: Whether the loss needs a batch: a single record, as where each record's gradient is clipped, then comes
+        as a batch of one. (`from_model` does so by itself.)
 
     Example:
       >>> import jax.numpy as jnp, tacit
@@ -41,6 +62,7 @@ def from_loss(
         raise ConfigError(
             f"loss = {loss!r}: expected a function loss(params, batch) -> scalar; pass the function itself"
         )
+    loss = OfBatches(loss) if batched else loss
     if callable(initial):
         return Objective(name, loss, initial, score, score_name, predict=predict)
     if not jax.tree.leaves(initial):

@@ -14,9 +14,15 @@ LOG_ODDS = ("logistic", "softmax", "cnn")
 """Objectives whose predictions are logarithms of odds; of others no probability follows."""
 
 
+def has_probabilities(objective: Objective) -> bool:
+    """Return whether probabilities follow from what an objective predicts; `from_model` says it of its losses."""
+    model = getattr(objective.predict, "__self__", None)
+    return objective.name in LOG_ODDS if model is None else bool(getattr(model, "log_odds", False))
+
+
 def probabilities(objective: Objective, said: NDArray[Any]) -> NDArray[np.float64]:
     """Return (rows, classes) probabilities of what a model said: (rows,) margins, or (rows, classes)."""
-    if objective.name not in LOG_ODDS:
+    if not has_probabilities(objective):
         raise ConfigError(
             f"objective {objective.name!r} gives no probabilities; use logistic or softmax, or ask for classes"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 
 from tacit.core.contract import Objective
@@ -12,8 +13,11 @@ def _table(names: Mapping[str, str]) -> LazyTable:
     return LazyTable("tacit.objectives", names)
 
 
-OBJECTIVES: Mapping[str, Callable[..., Objective]] = _table(
-    {name: name for name in ("logistic", "hinge", "squared", "absolute", "softmax", "fourier")}
+OWN_OBJECTIVES: dict[str, Callable[..., Objective]] = {}
+"""Name -> constructor of the objectives that were registered (`register_objective`)."""
+OBJECTIVES: Mapping[str, Callable[..., Objective]] = ChainMap(
+    OWN_OBJECTIVES,
+    _table({name: name for name in ("logistic", "hinge", "squared", "absolute", "softmax", "fourier")}),  # type: ignore[arg-type]
 )
 """Name -> constructor of the objective."""
 PROJECTIONS = _table({"ball": "Ball", "box": "Box", "simplex": "Simplex"})

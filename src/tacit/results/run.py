@@ -180,7 +180,7 @@ class Run:
         """
         task = task_of(self.objective, task)
         held = given_rows(x, y, owner, self.agents, task)
-        return self.evaluate_on([held.beside(self.streams[0], self.rounds, self.models, task)], task)
+        return self.evaluate_on([held.beside(self.streams[0], self.rounds, self.objective, self.models, task)], task)
 
     def evaluate_on(self, held: Sequence[HeldOut], task: Task) -> Evaluation:
         """Judge the final models by rows that are ready.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,8 @@ def _features(run: Run, stream: Stream) -> int:
     spec = stream.batch_spec()
     x, y = getattr(spec, "x", None), getattr(spec, "y", None)
     shape = [] if x is None or y is None else list(x.shape[len(y.shape) :])
+    if len(shape) > 1 and getattr(getattr(run.objective.predict, "__self__", None), "shape", None) == tuple(shape):
+        return math.prod(shape)  # its models take flat rows as well
     if len(shape) != 1:
         raise ConfigError(
             f"data {run.stream!r}: a model is kept of rows of numbers alone; run.models has the parameters"

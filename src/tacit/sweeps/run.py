@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 
 from tacit.config.sections import toml_text
 from tacit.metrics.intervals import Interval, mean_interval
+from tacit.results.live.log import LiveLog, block
 from tacit.results.locks import writing
 from tacit.results.record import with_interval
 from tacit.sweeps.page import page
@@ -80,13 +82,15 @@ def run_sweep(
       The settings, best first. Whatever ends it early, the table holds what was done, and the next call goes on.
     """
     check_place(on)
-    with writing(directory):
+    with writing(directory), LiveLog(directory) as log:
         rows = Rows(sweep, directory)
         ran = 0
         left = list(sweep.each)
         rungs: Sequence[int | None] = sweep.rungs() if sweep.settings.kind == "halving" else [None]
+        progress = _Progress(log, sweep, len(rungs))
         for number, rounds in enumerate(rungs):
-            ran += _fill(rows, left, rounds, on, workers, told, tick)
+            ran += _fill(rows, left, rounds, on, workers, told, tick, progress)
+            progress.before = progress.done
             if number + 1 < len(rungs):
                 left = _best(rows, left, rounds)
         standings = sorted(_farthest(rows, sweep, rungs), key=lambda each: _rank(each, sweep))
@@ -96,7 +100,34 @@ def run_sweep(
         failed = [each for each in standings if each.setting.number in again]
         result = SweepResult(sweep, directory, standings, ran, failed)
         replace(result.report, page(sweep, rows.rows, table_rows(result)).encode())
+        log.end("done", progress.done)
     return result
+
+
+class _Progress:
+    """Tells of a sweep in its live file: settings stand for rounds, and the best figure so far is the curve."""
+
+    def __init__(self, log: LiveLog, sweep: Sweep, rungs: int) -> None:
+        settings, eta = len(sweep.each), sweep.settings.eta
+        total = sum(math.ceil(settings / eta**rung) for rung in range(rungs))
+        config = sweep.each[0].config
+        facts = {"algorithm": config.algorithms[0].kind, "repeats": len(sweep.seeds), "rounds": total}
+        log.begin(sweep.file.stem, "sweep", {**facts, "score": sweep.metric}, sweep.document)
+        self._log, self._sweep, self._begun, self.done = log, sweep, time.monotonic(), 0
+        self.before = 0
+        """Settings of earlier rungs."""
+        self._curve, self._figure = ("loss", "loss") if sweep.minimise else ("score", "accuracy")
+
+    def at(self, done: int, rows: Rows) -> None:
+        """Take how many settings of a rung are done."""
+        done += self.before
+        values = [row.get(self._sweep.metric) for row in rows.rows if row["status"] == DONE]
+        finite = [value for value in values if value is not None and math.isfinite(value)]
+        best = (min if self._sweep.minimise else max)(finite, default=math.nan)
+        seconds, more = time.monotonic() - self._begun, done - self.done
+        self.done = done
+        curve = block(np.array([done]), {self._curve: np.array([[best]])})
+        self._log.rows(done, [curve] if finite else [], {self._figure: best}, more / seconds if seconds > 0 else None)
 
 
 def _best(rows: Rows, settings: Sequence[Setting], rounds: int | None) -> list[Setting]:
@@ -114,12 +145,14 @@ def _fill(
     workers: int | None,
     told: Callable[[int, int], object],
     tick: Callable[[], object],
+    progress: _Progress,
 ) -> int:
     """Run those settings that the table lacks, and return how many they were."""
     missing = [each for each in settings if rows.lacks(each, rounds or each.config.run.rounds)]
     planned = tasks_of(missing, rounds, worker_count(workers)) if missing else []
     done = len(settings) - len(missing)
     told(done, len(settings))
+    progress.at(done, rows)
     for ended in in_parallel(work, [task for _, task in planned], on, workers, tick=tick):
         part, result = planned[ended.task][0], ended.result
         if isinstance(result, Lost):
@@ -130,6 +163,7 @@ def _fill(
         rows.add((s, rounds or s.config.run.rounds, own) for s, own in zip(part, found, strict=True))
         done += len(part)
         told(done, len(settings))
+        progress.at(done, rows)
     return len(missing)
 
 

@@ -21,6 +21,7 @@ from tacit.core import limits
 from tacit.core.errors import TacitError, TacitWarning
 from tacit.experiments.build import Problem, build
 from tacit.experiments.references import made
+from tacit.objectives import OBJECTIVES
 from tacit.results import Run
 from tacit.simulator.simulation import Options
 from tacit.sweeps.settings import Setting
@@ -89,8 +90,8 @@ def tasks_of(settings: Sequence[Setting], rounds: int | None, workers: int) -> l
         for first in range(0, len(group), size):
             part = group[first : first + size]
             texts = tuple(each.text(rounds or each.config.run.rounds) for each in part)
-            method = part[0].config.algorithms[0]
-            code = tuple((method.kind, str(file)) for file in own_files([method.function]))
+            asked = part[0].config.algorithms[0], part[0].config.objective
+            code = tuple((each.kind, str(file)) for each in asked for file in own_files([each.function]))
             found.append((part, Task(str(part[0].config.file.resolve()), texts, lifted, code)))
     return found
 
@@ -112,8 +113,8 @@ def work(task: Task) -> list[list[Row]]:
     Returns:
       The rows of each setting, one per seed.
     """
-    for method, file in task.code:
-        if method not in REGISTRY:
+    for name, file in task.code:
+        if name not in REGISTRY and name not in OBJECTIVES:
             import_file(Path(file))
     configs = [parse(text, Path(task.file)) for text in task.texts]
     begun = time.perf_counter()

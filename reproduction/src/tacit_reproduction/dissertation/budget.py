@@ -153,8 +153,8 @@ def words(row: Row) -> str:
 def with_regret(results: Results, window: int) -> Results:
     """Return the runs with their regret against points that keep every window, (seeds, horizons) per agent."""
     best = results.of("best", window=window)
-    runs = Results(row for row in results.rows if row.factors["kind"] != "best")
-    return runs.with_measure("regret", lambda row: np.asarray(row.measures["loss"] - best))
+    runs = results.keep(lambda row: row.factors["kind"] != "best")
+    return Results(row._replace(measures={**row.measures, "regret": row.measures["loss"] - best}) for row in runs.rows)
 
 
 def rising(claim: str, steps: Sequence[Results], measure: str, **said: str) -> Claim:

@@ -38,7 +38,6 @@ def constants() -> SaddleConstants:
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Return all settings."""
     epsilons = (math.inf, EPSILON) if quick else (math.inf, EPSILON, 0.3, 0.1)
     best = [Cell(quick, "best", window=window) for window in (SEASON, 1)]
     return [*best, *(Cell(quick, "kept", e) for e in epsilons), Cell(quick, "kept", RELEASED, "released"),
@@ -46,7 +45,6 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def method(cell: Cell, rounds: int) -> Algorithm:
-    """Return the algorithm of a cell."""
     step, damping = constants()
     if cell.kind == "free":
         return algorithms.mirror_descent(OBJECTIVE, step, cell.mechanism(), entropy())
@@ -56,7 +54,6 @@ def method(cell: Cell, rounds: int) -> Algorithm:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     by_round, by_season = (budget.with_regret(results, window) for window in (1, SEASON))
     rounds = by_season.rows[0].measures["rounds"]
     private, released = (by_season.where(kind="kept", dual=dual) for dual in ("private", "released"))

@@ -140,7 +140,6 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     horizons = sorted(results.levels("rounds"))
     present, last = results.where(away=0.0), results.where(rounds=horizons[-1])
 

@@ -24,20 +24,17 @@ BOLDNESS, MAIN = (4.0, 8.0, 16.0), 8.0
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Return all settings."""
     best = [Cell(quick, "best", window=window) for window in ((SEASON, 1) if quick else (SEASON, 50, 25, 1))]
     swept = [Cell(quick, knob=knob) for knob in BOLDNESS]
     return [*best, *swept, *(Cell(quick, "kept", e, knob=MAIN) for e in ((EPSILON,) if quick else (EPSILON, 0.3, 0.1)))]
 
 
 def method(cell: Cell, rounds: int) -> Algorithm:
-    """Return the algorithm of a cell for a horizon."""
     bold = cell.knob * rounds**0.5
     return algorithms.lagrangian_descent(OBJECTIVE, BUDGET, rounds, bold, cell.mechanism(), Euclidean(Simplex()))
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     windows = sorted(results.where(kind="best").levels("window"))
     by_window = {window: budget.with_regret(results, window) for window in windows}
     runs = by_window[SEASON]

@@ -70,7 +70,6 @@ class Cell(NamedTuple):
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Return all settings."""
     epsilons, methods = ((0.1,), list(METHODS)[:3]) if quick else ((0.1, 0.5), list(METHODS))
     noisy = [Cell(quick, method, epsilon) for method in reversed(methods) for epsilon in epsilons]
     return noisy if quick else [*noisy, *(Cell(quick, method, math.inf) for method in ("proposed", "fedavg"))]
@@ -129,11 +128,10 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 def measure(team: Crew, quick: bool, first: int) -> Results:
     """Measure everything, on an accelerator one cell after the other in this process."""
     alone: Crew = team if jax.default_backend() == "cpu" else lambda what, do, tasks: [do(task) for task in tasks]
-    return over(cells, run, seeds=(20, 3), facts=lambda: {"data": load().description})(alone, quick, first)
+    return over(cells, run, seeds=(20, 3), facts=lambda quick: {"data": load().description})(alone, quick, first)
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     epsilons = [e for e in PRINTED if e in results.levels("epsilon")]
     printed = "; ".join(f"{PRINTED[e]['proposed']} % against {PRINTED[e]['fedavg']} % at eps = {e:g}" for e in epsilons)
     said = {"unit": " %", "text": f"section 5.5: {printed}", "seen_in": "accuracy"}

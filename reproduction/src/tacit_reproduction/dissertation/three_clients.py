@@ -49,7 +49,6 @@ class Cell(NamedTuple):
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Return all settings."""
     return [Cell(noise, start) for noise in NOISES for start in STARTS]
 
 
@@ -114,7 +113,6 @@ def scatter(vectors: Floats) -> Floats:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     models = {(n, s): results.of("models", noise=n, start=s) for n in NOISES for s in STARTS}
     ends = {where: found[:, -1].mean(axis=1) for where, found in models.items()}
     theirs = {s: float(np.sqrt(np.square(np.subtract(FIRST[s], MEANS[s])).mean())) for s in STARTS}

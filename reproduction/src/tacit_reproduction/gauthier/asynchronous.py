@@ -18,7 +18,7 @@ from tacit.graphs import Channel, Delay, Topology, star_roles
 from tacit.streams import Batch
 from tacit.streams.arrivals import ArrivalStream
 from tacit_reproduction.datasets.calcofi import ARRIVALS, CalcofiStream, calcofi
-from tacit_reproduction.figures import Figure, Label, curves
+from tacit_reproduction.figures import Figure, curves
 from tacit_reproduction.study import finished_run
 from tacit_reproduction.table import Floats, Results, cells_of, decibels, late
 from tacit_reproduction.verdict import Pair
@@ -102,6 +102,11 @@ class Cell(NamedTuple):
     clients: int = CLIENTS
     rounds: int = ROUNDS
 
+    @property
+    def of_data(self) -> tuple[str, int, int]:
+        """What its data depend on."""
+        return self.data, self.clients, self.rounds
+
     def sized(self, quick: bool) -> Cell:
         """Return the cell at the size of a form."""
         return self._replace(clients=QUICK_CLIENTS, rounds=QUICK_ROUNDS) if quick else self
@@ -151,7 +156,7 @@ def network(cell: Cell) -> Callable[[int], Topology]:
     chances = groups[(np.arange(cell.clients) // 4) % groups.size]
 
     def of_seed(seed: int) -> Topology:
-        arrivals = stream(cell.data, cell.clients, cell.rounds, seed).arrivals
+        arrivals = stream(*cell.of_data, seed).arrivals
         return star_roles(cell.clients).available("client", chances, arrivals)
 
     return of_seed
@@ -164,7 +169,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     found = finished_run(
         algorithms.find(name).constructor(objective(cell.data), **settings, step=cell.step),
         network(cell),
-        functools.partial(stream, cell.data, cell.clients, cell.rounds),
+        functools.partial(stream, *cell.of_data),
         rounds=cell.rounds,
         repeats=seeds,
         seed=first,
@@ -187,7 +192,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 
 def _test_errors(cell: Cell, seed: int, models: Floats) -> Floats:
     """Return the test error of models (points, d): on fresh samples of a seed's clients, or bottles that none has."""
-    test: Batch = stream(cell.data, cell.clients, cell.rounds, seed).test(TEST_SAMPLES)
+    test: Batch = stream(*cell.of_data, seed).test(TEST_SAMPLES)
     bandwidth = BANDWIDTHS.get(cell.data, 1.0)
     features = np.asarray(objectives.FourierFeatures(FEATURES, bandwidth, 0)(test.x), np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # of a model that has diverged
@@ -212,8 +217,8 @@ def measured(
             alike = _matched(team, alike, first + MATCHING_FROM)
         everything = sorted((*wanted, *alike), key=lambda cell: cell.rounds, reverse=True)
         found = team("running", run, [(cell, SEEDS[quick], first) for cell in everything])
-        held = stream(everything[0].data, everything[0].clients, everything[0].rounds, first)
-        return Results(cells_of(everything, found).rows, {"data": f"{held.description}; {SEEDS[quick]} seeds"})
+        held = stream(*everything[0].of_data, first)
+        return cells_of(everything, found, {"data": f"{held.description}; {SEEDS[quick]} seeds"})
 
     return measure
 
@@ -238,18 +243,27 @@ def _model(cell: Cell) -> Cell:
     return cell._replace(method="C2" if cell.environment == "ideal" else "U1", step=STEP, rule="text")
 
 
-def apart(results: Results, first: Mapping[str, Any], second: Mapping[str, Any]) -> Pair:
-    """Compare steady errors in dB of two cells, given by their factors."""
-    a, b = (results.of("steady", **{"environment": "usual", "rule": "text", **cell}) for cell in (first, second))
-    return Pair(f"{first['method']} against {second['method']}", a, b)
+def factors(name: str) -> dict[str, str]:
+    """Return the factors of a cell: "C2" in the usual environment, "C2@harsh" in another; others' steps are matched."""
+    method, _, environment = name.partition("@")
+    rule = "text" if method.partition(",")[0] in VARIANTS else "matched"
+    return {"method": method, "environment": environment or "usual", "rule": rule}
 
 
-def learning_curves(
-    results: Results, name: str, title: str, caption: str, lines: Label = "method", **more: Any
-) -> Figure:
+def apart(results: Results, *links: str) -> list[Pair]:
+    """Compare steady errors in dB: of "U1 - C2@harsh" the first is of U1 in the usual environment."""
+    found = []
+    for link in links:
+        names = link.split(" - ")
+        first, second = (results.of("steady", **factors(name)) for name in names)
+        found.append(Pair(" against ".join(name.partition("@")[0] for name in names), first, second))
+    return found
+
+
+def learning_curves(results: Results, name: str, title: str, said: str, lines: Any = "method", **look: Any) -> Figure:
     """Return test errors in dB over the iterations."""
-    y = "test MSE (dB)"
-    return curves(results, name, title, caption, "mse", lines=lines, x="iteration n", y=y, change=decibels, **more)
+    look |= {"x": "iteration n", "y": "test MSE (dB)", "change": decibels}
+    return curves(results, name, title, said, "mse", lines=lines, **look)
 
 
 def setting(data: str = "") -> str:

@@ -14,19 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
-from tacit.core.contract import (
-    Algorithm,
-    Clip,
-    Key,
-    Mechanism,
-    Objective,
-    Outbox,
-    Params,
-    PrivacyStatement,
-    State,
-    Tree,
-    View,
-)
+from tacit.core.contract import Algorithm, Clip, Mechanism, Objective
 from tacit.core.errors import ConfigError, DataError
 from tacit.graphs import Graph, from_edges
 from tacit.privacy import classic_gaussian, decaying_gaussian, unprotected
@@ -34,19 +22,15 @@ from tacit.privacy.conversions import tight
 from tacit.privacy.planning import total_rho
 from tacit.privacy.spending import DELTA
 from tacit.streams import LinearRegression, linear_regression
+from tacit_reproduction.before_noise import before_noise
 from tacit_reproduction.study import finished_run
 from tacit_reproduction.table import Floats, decibels
 
 Counts = NDArray[np.int64]
 Name = Literal["elastic-net", "lad", "ridge"]
-Method = Literal[
-    "zCDP-NFL",
-    "DP-NFL",
-    "zCDP-grad-NFL, matched",
-    "zCDP-grad-NFL, half the step",
-    "zCDP-grad-NFL, s / sqrt(n)",
-    "P-ADMM",
-]
+Method = str
+OURS, MATCHED, HALF = "zCDP-NFL", "zCDP-grad-NFL, matched", "zCDP-grad-NFL, half the step"
+VANISHING = "zCDP-grad-NFL, s / sqrt(n)"
 AGENTS, SAMPLES, DIMENSIONS, MEAN_DEGREE = 50, 50, 8, 3
 NOISE_VARIANCE = (0.01, 0.1)
 """Of the observations, each agent's own from this range, where every entry of the unknown w has variance 1."""
@@ -106,9 +90,6 @@ class Cell(NamedTuple):
     """rho of the methods with multipliers."""
 
 
-# -- data and optimum --------------------------------------------------------------------------------------------------
-
-
 def connected(agents: int, mean_degree: float, seed: int) -> Graph:
     """Return a symmetric graph of that mean degree: a random tree, and links between random pairs on top of it.
 
@@ -136,15 +117,8 @@ def data(seed: int) -> LinearRegression:
 
     The units change no relative error and make the text's lambda_1 the same number for all seeds.
     """
-    drawn = linear_regression(
-        AGENTS,
-        SAMPLES,
-        DIMENSIONS,
-        seed,
-        feature_variance=(1.0, 1.0),
-        common_features=True,
-        noise_variance=NOISE_VARIANCE,
-    )
+    sizes: dict[str, Any] = {"feature_variance": (1.0, 1.0), "noise_variance": NOISE_VARIANCE}
+    drawn = linear_regression(AGENTS, SAMPLES, DIMENSIONS, seed, common_features=True, **sizes)
     unit = np.abs(np.einsum("kni,kn->i", drawn.x, drawn.y, dtype=np.float64)).max() / (AGENTS * SAMPLES)
     return drawn._replace(y=(drawn.y / unit).astype(np.float32), w_star=drawn.w_star / unit)
 
@@ -204,9 +178,6 @@ def _least_deviations(x: Floats, y: Floats) -> Floats:
     return np.asarray(-found.eqlin.marginals, np.float64)
 
 
-# -- methods -----------------------------------------------------------------------------------------------------------
-
-
 def mechanism(cell: Cell, clip: float | None) -> Mechanism:
     """Return the noise by which all rounds spend the total: by sums of zCDP, or by the classic rules."""
     if clip is None:
@@ -225,46 +196,19 @@ def algorithm(cell: Cell, clip: float | None) -> Algorithm:
     objective, noise = PROBLEMS[cell.problem].objective, mechanism(cell, clip)
     if cell.method == "P-ADMM":
         return algorithms.private_admm(objective, noise, cell.penalty, NEWTON_STEPS)
-    if cell.method in ("zCDP-grad-NFL, matched", "zCDP-grad-NFL, half the step"):
+    if cell.method in (MATCHED, HALF):
         return algorithms.zcdp_subgradient(objective, cell.step, noise)
     vanishing = algorithms.inverse_sqrt(cell.step)
-    if cell.method == "zCDP-grad-NFL, s / sqrt(n)":
+    if cell.method == VANISHING:
         return algorithms.zcdp_subgradient(objective, vanishing, noise)
     linearised = algorithms.dp_admm if cell.method == "DP-NFL" else algorithms.zcdp_admm
     return linearised(objective, vanishing, noise, cell.penalty)
 
 
 def seen_before_noise(method: Algorithm) -> Algorithm:
-    """Return the same method, of which a run records w_k of (3.8) in place of the released w_k + noise of (3.9).
-
-    Draws and released values are those of the method itself; what looks behind the noise promises nothing.
-    """
+    """Return the same method, of which a run records w_k of (3.8) in place of the released w_k + noise of (3.9)."""
     (phase,) = method.phases
-    first = method.init["peer"]
-
-    def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
-        state = first(key, params, views)
-        return state, method.model(state)
-
-    def compute(key: Key, state: State, batch: Any, view: View) -> tuple[State, Tree]:
-        own, value = phase.compute(key, state[0], batch, view)
-        return (own, method.model(phase.emit(own, value, view)[0])), value
-
-    def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
-        own, outbox = phase.emit(state[0], released, view)
-        return (own, state[1]), outbox
-
-    def absorb(key: Key, state: State, inbox: Any, view: View) -> State:
-        return phase.absorb(key, state[0], inbox, view), state[1]
-
-    return method._replace(
-        init={"peer": init},
-        phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
-        model=lambda state: state[1],
-        privacy=PrivacyStatement.none(),
-        diagnostics={},
-        continuation={},
-    )
+    return before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
 
 
 def outcome(

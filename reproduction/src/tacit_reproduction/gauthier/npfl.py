@@ -42,7 +42,6 @@ SHOWN = {"few": 0.0, "moderate": 0.5, "many": 1.0}
 
 
 def method(name: str) -> Algorithm:
-    """Make a method by its name."""
     if name == ONE_MODEL:
         return private_admm(LOSS, penalty=PENALTY / HALF)
     if name in FIXED:
@@ -97,7 +96,6 @@ def measures(models: Floats, tau: Floats, at: NDArray[np.int64], worlds: list[Wo
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run all methods, the slow ones first."""
     rounds, seeds = (150, 6) if quick else (600, 20)
     found = team("running", run, [(name, rounds, seeds, first) for name in reversed(NAMES)])
     return Results((row for part in found for row in part), {"data": npfl_data.WHAT})
@@ -155,7 +153,6 @@ def strengths(results: Results) -> list[Claim]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     found = {network: claims_on(results, network) for network in (CONNECTED, DRAWN)}
 
     def means(network: str) -> str:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tacit_reproduction.figures import Figure, Label, dots
 from tacit_reproduction.gauthier import asynchronous as net
-from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN, Cell, apart, learning_curves, measured
+from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN, Cell, apart, factors, learning_curves
 from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Results, Row
+from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged, within
 
 POORLY, LITTLE, AT = 0.5, 1.0, 0.1
 """In dB: what a method that performs poorly loses at least, and one that is almost similar at most; what one that
 varies little varies, and what one that is at least as good may be above the other, each at most."""
-SAVED, MATCHED = 0.98, {"rule": "matched"}
+SAVED = 0.98
 HALF, SOME = "Online-Fed 50 %", "Online-Fed 10 %"
 PAO = ("U1", "U2", "C2")
 KNOWN = {SGD: 0.14, FED: 0.56, PSO: 0.28, HALF: 0.14, SIGN: 0.004}
 """Steps that were matched at the size of the quick form."""
 SWEPT = (0.2, 0.8)
 """Steps with which some methods are run beside the text's rule."""
+SENT = "bits that a client sends per iteration in which it is there"
 
 
 def cells(quick: bool, first: int) -> list[Cell]:
@@ -37,64 +39,38 @@ def cells(quick: bool, first: int) -> list[Cell]:
 
 
 def rivals(quick: bool) -> list[Cell]:
-    """Return the other methods."""
     if quick:
         return [Cell(method, step=step) for method, step in KNOWN.items()]
     return [*(Cell(method) for method in (SGD, FED, SOME, HALF, PSO, SIGN)), Cell(SGD, "ideal")]
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
-
-    def pair(first: str, second: str) -> Pair:
-        rules = ({"method": name} | (MATCHED if name not in PAO else {}) for name in (first, second))
-        return apart(results, *rules)
-
-    def bits(method: str, **rule: str) -> float:
-        return float(results.of("bits", method=method, environment="usual", **rule)[0])
-
-    words = {"unit": " dB", "seen_in": "baselines"}
-    saved = min(1 - bits(variant, rule="text") / bits(SGD, **MATCHED) for variant in PAO)
-    as_good = judged(
-        f"U1, U2 and C2 settle at or below (up to {AT:g} dB above) {SGD} with {SAVED:.0%} less communication",
-        [pair(variant, SGD) for variant in PAO],
-        below(AT),
-        text=f"figure 4.3 (a): U1 and U2 outperform {SGD} with 98 % less communication; of C2 sec. 4.4.4 says so",
-        note=f"{saved:.1%} of the bits are saved",
-        **words,
-    )
+    ask = partial(judged, unit=" dB", seen_in="baselines")
+    full, *parts = (float(results.of("bits", **factors(name))[0]) for name in (SGD, *PAO))
+    saved, against = 1 - max(parts) / full, apart(results, *(f"{variant} - {SGD}" for variant in PAO))
+    settle = f"U1, U2 and C2 settle at or below (up to {AT:g} dB above) {SGD} with {SAVED:.0%} less communication"
+    said = f"figure 4.3 (a): U1 and U2 outperform {SGD} with 98 % less communication; of C2 sec. 4.4.4 says so"
+    as_good = ask(settle, against, below(AT), text=said, note=f"{saved:.1%} of the bits are saved")
     if saved < SAVED - 1e-9:
         as_good = as_good._replace(holds=False, outcome="fails", leans=False)
+    poor = f"Online-Fed and PSO-Fed, which call some of the few that are there, end {POORLY:g} dB or more above U1"
+    alone = "Clients of PSO-Fed that are not called learn on alone, as PAO-Fed's do"
+    poorly = "figure 4.3 (a): Online-Fed and PSO-Fed both perform poorly"
+    signs = f"SignSGD settles well ({POORLY:g} dB) below Online-Fed at a similar load"
+    better = "figure 4.5: significantly better performance than Online-Fed"
+    lacks = "figure 4.5: SignSGD does not have the accuracy of C2, and PSO-Fed is not desirable"
     claims = [
         as_good,
-        judged(
-            f"Online-Fed and PSO-Fed, which call some of the few that are there, end {POORLY:g} dB or more above U1",
-            [pair(FED, "U1"), pair(PSO, "U1")],
-            above(POORLY),
-            text="figure 4.3 (a): Online-Fed and PSO-Fed both perform poorly",
-            note="Clients of PSO-Fed that are not called learn on alone, as PAO-Fed's do",
-            **words,
-        ),
-        judged(
-            f"SignSGD settles well ({POORLY:g} dB) below Online-Fed at a similar load",
-            pair(HALF, SIGN),
-            above(POORLY),
-            text="figure 4.5: significantly better performance than Online-Fed",
-            **words,
-        ),
-        judged(
-            "C2 settles below SignSGD and PSO-Fed",
-            [pair("C2", SIGN), pair("C2", PSO)],
-            below(),
-            text="figure 4.5: SignSGD does not have the accuracy of C2, and PSO-Fed is not desirable",
-            **words,
-        ),
+        ask(poor, apart(results, f"{FED} - U1", f"{PSO} - U1"), above(POORLY), text=poorly, note=alone),
+        ask(signs, apart(results, f"{HALF} - {SIGN}"), above(POORLY), text=better),
+        ask("C2 settles below SignSGD and PSO-Fed", apart(results, f"C2 - {SIGN}", f"C2 - {PSO}"), below(), text=lacks),
     ]
     found = headline(
         f"PAO-Fed is at least as good as {SGD} with 98 % less communication",
         place="figure 4.3 (a)",
         text="curves: U1 and U2 outperform it with 98 % less communication",
-        ours=", ".join(f"{v} {pair(v, SGD).interval.mean:+.2f} dB" for v in PAO) + f"; {saved:.1%} fewer bits",
+        ours=", ".join(f"{v} {pair.interval.mean:+.2f} dB" for v, pair in zip(PAO, against, strict=True))
+        + f"; {saved:.1%} fewer bits",
         why="Clients that are not there learn on alone, and what they refine is sent piece by piece. "
         + (_by_step(results) if "swept" in results.levels("rule") else "Steps of the quick form are known ones."),
         claims=[as_good],
@@ -107,71 +83,47 @@ def judge(results: Results) -> Judgement:
 
 def _by_step(results: Results) -> str:
     """Say where methods end at each of the swept steps."""
-    swept = results.where(rule="swept")
-    ends = {method: swept.where(method=method).rows for method in ("U1", "C2", SGD)}
-    told = "; ".join(
-        f"{method} " + ", ".join(f"{row.measures['steady'].mean():.2f} at {row.factors['step']:g}" for row in rows)
-        for method, rows in ends.items()
-    )
+    ends: dict[str, list[str]] = {method: [] for method in ("U1", "C2", SGD)}
+    for row in results.where(rule="swept").rows:
+        ends[row.factors["method"]].append(f"{row.measures['steady'].mean():.2f} at {row.factors['step']:g}")
+    told = "; ".join(f"{method} {', '.join(at)}" for method, at in ends.items())
     return f"It hangs on the text's rule, steps that start alike: with other steps, in dB, {told}."
 
 
 def _loads(results: Results) -> list[Claim]:
-    def steady(method: str, rule: str) -> Any:
-        return results.of("steady", method=method, environment="usual", rule=rule)
+    def steady(name: str) -> Floats:
+        return results.of("steady", **factors(name))
 
-    spreads = []
-    for variant in ("U1", "C2"):
-        ends = np.stack([steady(name, "text") for name in (f"{variant}, m = 1", variant, f"{variant}, m = 32")])
-        spreads.append(Pair(variant, ends.max(axis=0) - ends.min(axis=0)))
-    levels = [steady(method, "matched") for method in (FED, SOME, HALF, SGD)]
-    return [
-        judged(
-            f"U1 and C2 vary little ({LITTLE:g} dB) with the load of a message, m = 1, 4, 32",
-            spreads,
-            below(LITTLE),
-            unit=" dB",
-            text="figure 4.3 (b): methods that share parts vary very little with the load",
-            seen_in="load",
-            note="Where whole models are shared, (4.14) with alpha = 1 diverges",
-        ),
-        judged(
-            "Online-Fed is the better the more it sends: 2, 10, 50 and 100 % of those who are there",
-            [Pair("", first, second) for first, second in zip(levels[1:], levels, strict=False)],
-            below(),
-            unit=" dB",
-            text="figure 4.3 (b): the higher its load, up to 6,400 bits, the better Online-Fed is",
-            seen_in="load",
-        ),
-    ]
+    ends = {v: np.stack([steady(name) for name in (f"{v}, m = 1", v, f"{v}, m = 32")]) for v in ("U1", "C2")}
+    spreads = [Pair(variant, of.max(axis=0) - of.min(axis=0)) for variant, of in ends.items()]
+    levels = [steady(method) for method in (FED, SOME, HALF, SGD)]
+    more = [Pair("", first, second) for first, second in zip(levels[1:], levels, strict=False)]
+    little = f"U1 and C2 vary little ({LITTLE:g} dB) with the load of a message, m = 1, 4, 32"
+    better = "Online-Fed is the better the more it sends: 2, 10, 50 and 100 % of those who are there"
+    said = "figure 4.3 (b): methods that share parts vary very little with the load"
+    higher = "figure 4.3 (b): the higher its load, up to 6,400 bits, the better Online-Fed is"
+    note = "Where whole models are shared, (4.14) with alpha = 1 diverges"
+    ask = partial(judged, unit=" dB", seen_in="load")
+    return [ask(little, spreads, below(LITTLE), text=said, note=note), ask(better, more, below(), text=higher)]
 
 
 def _stragglers(results: Results) -> list[Claim]:
-    perfect = {"method": SGD, "environment": "ideal", "rule": "matched"}
-    own, common = ({"method": variant, "environment": "ideal"} for variant in ("U1", "C2"))
-    words = {"unit": " dB", "seen_in": "stragglers"}
+    ask, perfect = partial(judged, unit=" dB", seen_in="stragglers"), f"{SGD}@ideal"
+    none = f"Among ideal clients C2 is almost identical (up to {POORLY:g} dB) to no reduction at all"
+    worse = "Among ideal clients windows of one's own (U1) are worse than common ones (C2)"
+    similar = f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting"
+    said = {
+        none: "almost identical to methods with no communication reduction",
+        worse: "uncoordinated sharing has slightly worse performance",
+        similar: "convergence properties almost similar to those in a perfect setting",
+    }
     return [
-        judged(
-            f"Among ideal clients C2 is almost identical (up to {POORLY:g} dB) to no reduction at all",
-            apart(results, common, perfect),
-            within(POORLY),
-            text="figure 4.3 (c): almost identical to methods with no communication reduction",
-            **words,
-        ),
-        judged(
-            "Among ideal clients windows of one's own (U1) are worse than common ones (C2)",
-            apart(results, own, common),
-            above(),
-            text="figure 4.3 (c): uncoordinated sharing has slightly worse performance",
-            **words,
-        ),
-        judged(
-            f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting",
-            [apart(results, {"method": "C2"}, perfect), apart(results, {"method": "C2"}, common)],
-            below(POORLY),
-            text="figure 4.3 (c): convergence properties almost similar to those in a perfect setting",
-            **words,
-        ),
+        ask(claim, apart(results, *links), rule, text=f"figure 4.3 (c): {said[claim]}")
+        for claim, links, rule in (
+            (none, [f"C2@ideal - {perfect}"], within(POORLY)),
+            (worse, ["U1@ideal - C2@ideal"], above()),
+            (similar, [f"C2 - {perfect}", "C2 - C2@ideal"], below(POORLY)),
+        )
     ]
 
 
@@ -206,20 +158,9 @@ def _figures(results: Results) -> list[Figure]:
     ]
     if "ideal" not in results.levels("environment"):
         return drawn
-    loads = Results(placed for row in results.rows if (placed := _load(row)) is not None)
-    bits = "bits that a client sends per iteration in which it is there"
-    by_load = dots(
-        loads,
-        "load",
-        "Error by load",
-        "As figure 4.3 (b).",
-        "steady",
-        x="load",
-        lines="method",
-        x_label=bits,
-        y="steady test MSE (dB)",
-        log_x=True,
-    )
+    loads, y = Results(placed for row in results.rows if (placed := _load(row)) is not None), "steady test MSE (dB)"
+    axes: dict[str, Any] = {"x": "load", "lines": "method", "x_label": SENT, "y": y}
+    by_load = dots(loads, "load", "Error by load", "As figure 4.3 (b).", "steady", log_x=True, **axes)
     late = learning_curves(results, "stragglers", "What stragglers cost", "As figure 4.3 (c).", straggling)
     return [*drawn, by_load, late]
 
@@ -229,7 +170,7 @@ STUDY = Study(
     title="PAO-Fed against other ways to learn from stragglers",
     source="Gauthier (2023), secs. 4.4.3 and 4.4.5, figures 4.3 and 4.5",
     minutes=10,
-    measure=measured(cells, rivals),
+    measure=net.measured(cells, rivals),
     judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from tacit.algorithms.asynchronous._stability import largest_curvature
 from tacit_reproduction.gauthier import asynchronous as net
-from tacit_reproduction.gauthier.asynchronous import (
-    ENVIRONMENTS,
-    FED,
-    HARSH,
-    SGD,
-    Cell,
-    apart,
-    learning_curves,
-    measured,
-)
+from tacit_reproduction.gauthier.asynchronous import ENVIRONMENTS, FED, HARSH, SGD, Cell, apart, learning_curves
 from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Results, Row
+from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, judged
 
 DRASTIC = 2.0
@@ -28,12 +19,14 @@ COMMON = "common delays"
 PANELS = {"usual": "(a) full download", COMMON: "(b) common delays", "harsh": "(c) harsh"}
 LARGER = 0.8
 """A larger step, at which methods are run beside the text's rule."""
+DRAWN = ("text", "matched")
+ask = partial(judged, unit=" dB", seen_in="environments")
 
 
 def cells(quick: bool, first: int) -> list[Cell]:
     """Return PAO-Fed in all environments; the quick form leaves the harsh one out, where hardly anything happens."""
     size = Cell("C2").sized(quick)
-    data = net.stream(size.data, size.clients, size.rounds, first).chunk(0, size.rounds)
+    data = net.stream(*size.of_data, first).chunk(0, size.rounds)
     near = float(NEAR / largest_curvature(net.objective(size.data), data).max())
     found = [Cell(method) for method in ("U1", "C2", "U1, full download", "C2, full download")]
     found += [Cell("U1", COMMON), Cell("C2", COMMON), Cell("C2", COMMON, near, "near")]
@@ -45,59 +38,38 @@ def cells(quick: bool, first: int) -> list[Cell]:
 
 
 def rivals(quick: bool) -> list[Cell]:
-    """Return whom PAO-Fed is compared with; the steps are those of the quick form."""
     return [Cell(SGD, step=0.14), Cell(SGD, COMMON, 0.28), *([] if quick else [Cell(SGD, "harsh"), Cell(FED, "harsh")])]
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
-    words = {"unit": " dB", "seen_in": "environments"}
-    rival = {"method": SGD, "environment": COMMON, "rule": "matched"}
-    near = {"method": "C2", "environment": COMMON, "rule": "near"}
+    rival, near = f"{SGD}@{COMMON}", results.of("steady", method="C2", rule="near")
+    worse = f"(a) A server that sends its whole model makes U1 and C2 drastically worse (by {DRASTIC:g} dB at least)"
+    whole = apart(results, *(f"{variant}, full download - {variant}" for variant in ("U1", "C2")))
+    below_bound = Pair(f"C2 against {SGD}", near, results.of("steady", **net.factors(rival)))
+    outperforms, delayed = "figure 4.6 (b): Online-FedSGD outperforms U1", apart(results, f"{rival} - U1@{COMMON}")
+    best = f"(b) Common delays: C2 with a step near its bound ends below {SGD}"
+    said, note = "figure 4.6 (b): C2 significantly outperforms Online-FedSGD", "with that same step"
     claims = [
-        judged(
-            f"(a) A server that sends its whole model makes U1 and C2 drastically worse (by {DRASTIC:g} dB at least)",
-            [apart(results, {"method": f"{v}, full download"}, {"method": v}) for v in ("U1", "C2")],
-            above(DRASTIC),
-            text="figure 4.6 (a): performance is drastically reduced",
-            **words,
-        ),
-        judged(
-            f"(b) Common delays: {SGD} ends below U1",
-            apart(results, rival, {"method": "U1", "environment": COMMON}),
-            below(),
-            text="figure 4.6 (b): Online-FedSGD outperforms U1",
-            **words,
-        ),
-        judged(
-            f"(b) Common delays: C2 with a step near its bound ends below {SGD}",
-            apart(results, near, rival),
-            below(),
-            text="figure 4.6 (b): C2 significantly outperforms Online-FedSGD",
-            note=_other(results, COMMON, "near", "with that same step"),
-            **words,
-        ),
+        ask(worse, whole, above(DRASTIC), text="figure 4.6 (a): performance is drastically reduced"),
+        ask(f"(b) Common delays: {SGD} ends below U1", delayed, below(), text=outperforms),
+        ask(best, below_bound, below(), text=said, note=_other(results, COMMON, "near", note)),
     ]
-    harsh = _harsh(results, words) if "harsh" in results.levels("environment") else []
-    table = [
-        Row({**row.factors, "panel": PANELS[str(row.factors["environment"])]}, row.measures)
-        for row in results.rows
-        if row.factors["environment"] in PANELS and not (row.factors["rule"] != "text" and _aside(row))
-    ]
+    if "harsh" in results.levels("environment"):
+        claims += _harsh(results)
+
+    def shown(row: Row) -> bool:
+        near = row.factors["rule"] == "near" and row.factors["method"] != SGD
+        return row.factors["environment"] in PANELS and (near or row.factors["rule"] in DRAWN)
 
     def label(row: Row) -> str:
         return str(row.factors["method"]) + (" near the bound" if row.factors["rule"] == "near" else "")
 
-    figure = learning_curves(
-        Results(table), "environments", "Other environments", "As figure 4.6.", label, panels="panel"
+    rows = Results(
+        Row({**row.factors, "panel": PANELS[str(row.factors["environment"])]}, row.measures)
+        for row in results.keep(shown).rows
     )
-    return Judgement([*claims, *harsh], [], [figure])
-
-
-def _aside(row: Row) -> bool:
-    """Whether a row has a step that the text's figure does not show."""
-    rule, method = row.factors["rule"], row.factors["method"]
-    return rule == "larger" or bool(rule == "near" and method == SGD)
+    drawn = learning_curves(rows, "environments", "Other environments", "As figure 4.6.", label, panels="panel")
+    return Judgement(claims, [], [drawn])
 
 
 def _other(results: Results, environment: str, rule: str, words: str) -> str:
@@ -105,32 +77,24 @@ def _other(results: Results, environment: str, rule: str, words: str) -> str:
     return f"{SGD} {words} ends at {found[0].measures['steady'].mean():.2f} dB" if found else ""
 
 
-def _harsh(results: Results, words: dict[str, str]) -> list[Claim]:
-    def steady(method: str, environment: str) -> Any:
+def _harsh(results: Results) -> list[Claim]:
+    def steady(method: str, environment: str = "harsh") -> Floats:
         return results.of("steady", method=method, environment=environment, rule="text")
 
     gains = [steady("U1", environment) - steady("C2", environment) for environment in ("harsh", "usual")]
-    late = {method: (steady(method, "harsh") - steady(method, "harsh, on time")).mean() for method in ("U1", "C1")}
-    c2 = {"method": "C2", "environment": "harsh"}
+    late = {method: (steady(method) - steady(method, "harsh, on time")).mean() for method in ("U1", "C1")}
+    larger = "(c) Harsh environment: the distance of C2 below U1, in dB, is larger than in the usual one"
+    increases = "figure 4.6 (c): the accuracy difference between C2 and U1 increases"
+    little = (
+        "There is little that weights could win: with every update on time and all else the same the error is "
+        f"lower by {late['U1']:.2f} dB (U1) and {late['C1']:.2f} dB (C1), and a late update is 10 iterations old "
+        f"or more, so that 0.2^l throws {HARSH.delay:.0%} of the messages away"
+    )
+    note, pairs = _other(results, "harsh", "larger", f"with step {LARGER:g}"), apart(results, f"C2@harsh - {SGD}@harsh")
+    said = "figure 4.6 (c): C2 achieves significantly better accuracy"
     return [
-        judged(
-            "(c) Harsh environment: the distance of C2 below U1, in dB, is larger than in the usual one",
-            Pair("", *gains),
-            above(),
-            text="figure 4.6 (c): the accuracy difference between C2 and U1 increases",
-            note="There is little that weights could win: with every update on time and all else the same the error is "
-            f"lower by {late['U1']:.2f} dB (U1) and {late['C1']:.2f} dB (C1), and a late update is 10 iterations old "
-            f"or more, so that 0.2^l throws {HARSH.delay:.0%} of the messages away",
-            **words,
-        ),
-        judged(
-            f"(c) Harsh environment: C2 ends below {SGD}",
-            apart(results, c2, {"method": SGD, "environment": "harsh", "rule": "matched"}),
-            below(),
-            text="figure 4.6 (c): C2 achieves significantly better accuracy",
-            note=_other(results, "harsh", "larger", f"with step {LARGER:g}"),
-            **words,
-        ),
+        ask(larger, Pair("", *gains), above(), text=increases, note=little),
+        ask(f"(c) Harsh environment: C2 ends below {SGD}", pairs, below(), text=said, note=note),
     ]
 
 
@@ -139,7 +103,7 @@ STUDY = Study(
     title="PAO-Fed in other environments: full downloads, common delays, and clients that are hardly there",
     source="Gauthier (2023), sec. 4.4.6, figure 4.6",
     minutes=8,
-    measure=measured(cells, rivals),
+    measure=net.measured(cells, rivals),
     judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}

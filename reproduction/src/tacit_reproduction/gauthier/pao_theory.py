@@ -51,7 +51,6 @@ def cells(quick: bool) -> list[Setting]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     steady = [row for row in results.rows if "steady" in row.measures]
     tried = Results(row for row in results.rows if "diverged" in row.measures)
     said = "(4.34) gives the steady state; the text does not compare it with a run"

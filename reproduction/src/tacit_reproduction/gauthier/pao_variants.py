@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from tacit_reproduction.analysis.mean_square import Network, steady_state
-from tacit_reproduction.gauthier.asynchronous import (
-    ROUNDS,
-    SEEDS,
-    STEP,
-    VARIANTS,
-    Cell,
-    apart,
-    learning_curves,
-    measured,
-    run,
-    setting,
-)
+from tacit_reproduction.gauthier import asynchronous as net
+from tacit_reproduction.gauthier.asynchronous import ROUNDS, SEEDS, STEP, VARIANTS, Cell, apart, learning_curves
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of, decibels
-from tacit_reproduction.verdict import above, fact, judged, ordered, within
+from tacit_reproduction.verdict import Claim, above, fact, judged, ordered, within
 from tacit_reproduction.workers import Crew
 
 ALIKE = 0.25
@@ -31,10 +21,10 @@ SIZES = {1: "U1, m = 1", 4: "U1", 32: "U1, m = 32"}
 LONG, LONG_SEEDS = 8 * ROUNDS, 4
 SMALL_CLIENTS, SMALL = 5, 8
 """Clients and coordinates of the small case whose steady state is predicted; its chances are the large one's means."""
+PANELS = {"(a) windows": VARIANTS[:4], "(b) m": SIZES.values(), "(c) late updates": VARIANTS[2:]}
 
 
 def cells(quick: bool, first: int) -> list[Cell]:
-    """Return all variants, and U1 with other sizes."""
     return [Cell(method) for method in (*VARIANTS, *SIZES.values()) if method != "U1"] + [Cell("U1")]
 
 
@@ -51,113 +41,74 @@ def predicted(share: int) -> float:
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
     """Run everything; the full form has long runs and predictions too."""
-    table = measured(cells)(team, quick, first)
+    table = net.measured(cells)(team, quick, first)
     if quick:
         return table
     slow = [Cell(method, rounds=LONG) for method in (*SIZES.values(), "U2")]
-    found = team("long runs", run, [(cell, LONG_SEEDS, first) for cell in slow])
+    found = team("long runs", net.run, [(cell, LONG_SEEDS, first) for cell in slow])
     limits = dict(zip(("1", "2", "4"), team("predicting", predicted, (1, 2, 4)), strict=True))
-    return table + Results(cells_of(slow, found).rows, {**table.facts, "limits": limits})
+    return table + cells_of(slow, found, {**table.facts, "limits": limits})
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
-    usual = min(results.levels("rounds"))
+    usual, long = min(results.levels("rounds")), results.where(rounds=LONG)
     table = results.where(rounds=usual)
-
-    def pair(first: str, second: str) -> Any:
-        return apart(table, {"method": first}, {"method": second})
-
-    words = {"unit": " dB", "seen_in": "variants"}
-    refined = judged(
-        "Clients that refine what they share (C1, U1) settle below those that return what they got (C0, U0)",
-        [pair("C0", "C1"), pair("U0", "U1")],
-        above(),
-        text="figure 4.2 (a): C1 and U1 outperform C0 and U0",
-        **words,
-    )
-    own = judged(
-        "Among stragglers windows of one's own (U1) settle below common ones (C1)",
-        pair("C1", "U1"),
-        above(),
-        text="figure 4.2 (a): uncoordinated sharing is best in asynchronous settings",
-        **words,
-    )
-    faster = ordered(
-        "The larger m, the faster U1 falls at first",
-        [(f"m = {m}", table.of("early", method=SIZES[m])) for m in (32, 4, 1)],
-        text="figure 4.2 (b), m = 1, 4, 32: sharing more speeds up the beginning",
-        **words,
-    )
-    fading = judged(
-        "Late updates that count less (C2, U2) settle below those that count in full (C1, U1)",
-        [pair("C1", "C2"), pair("U1", "U2")],
-        above(),
-        text="figure 4.2 (c): weights 0.2^l improve the performance significantly",
-        note=_after_long(results, usual),
-        **words,
-    )
-    alike = judged(
+    ask = partial(judged, unit=" dB", seen_in="variants")
+    refine = "Clients that refine what they share (C1, U1) settle below those that return what they got (C0, U0)"
+    own = "Among stragglers windows of one's own (U1) settle below common ones (C1)"
+    less = "Late updates that count less (C2, U2) settle below those that count in full (C1, U1)"
+    said = "figure 4.2 (b), m = 1, 4, 32: sharing more speeds up the beginning"
+    early = [(f"m = {m}", table.of("early", method=SIZES[m])) for m in (32, 4, 1)]
+    after = ""
+    if long.rows:
+        gap = apart(long, "U2 - U1")[0].interval
+        after = f"U2 minus U1 after {LONG:,} iterations: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}] dB"
+    best = "figure 4.2 (a): uncoordinated sharing is best in asynchronous settings"
+    weights = "figure 4.2 (c): weights 0.2^l improve the performance significantly"
+    alike, same = (
         f"C2 and U2 perform alike (within {ALIKE:g} dB)",
-        pair("C2", "U2"),
-        within(ALIKE),
-        text="figure 4.2 (c): C2 and U2 show the same performance",
-        **words,
+        "figure 4.2 (c): C2 and U2 show the same performance",
     )
-    panels = {
-        "(a) windows": ("C0", "U0", "C1", "U1"),
-        "(b) m": tuple(SIZES.values()),
-        "(c) late updates": ("C1", "U1", "C2", "U2"),
-    }
-    drawn = [
+    claims = [
+        ask(refine, apart(table, "C0 - C1", "U0 - U1"), above(), text="figure 4.2 (a): C1 and U1 outperform C0 and U0"),
+        ask(own, apart(table, "C1 - U1"), above(), text=best),
+        ordered("The larger m, the faster U1 falls at first", early, unit=" dB", text=said, seen_in="variants"),
+        *_sizes(results, table, usual),
+        ask(less, apart(table, "C1 - C2", "U1 - U2"), above(), text=weights, note=after),
+        ask(alike, apart(table, "C2 - U2"), within(ALIKE), text=same),
+    ]
+    drawn = Results(
         Row({**row.factors, "panel": panel}, row.measures)
-        for panel, methods in panels.items()
+        for panel, methods in PANELS.items()
         for method in methods
         for row in table.where(method=method).rows
-    ]
-    figures = [learning_curves(Results(drawn), "variants", "PAO-Fed's settings", "As figure 4.2.", panels="panel")]
-    if len(results.levels("rounds")) > 1:
+    )
+    figures = [learning_curves(drawn, "variants", "PAO-Fed's settings", "As figure 4.2.", panels="panel")]
+    if long.rows:
         caption = "As figure 4.2 (b) and (c), with clients that have proportionally more data."
-        figures.append(learning_curves(results.where(rounds=LONG), "long", "Over a longer time", caption))
-    return Judgement([refined, own, faster, *_sizes(results, usual), fading, alike], [], figures)
+        figures.append(learning_curves(long, "long", "Over a longer time", caption))
+    return Judgement(claims, [], figures)
 
 
-def _sizes(results: Results, usual: int) -> list[Any]:
+def _sizes(results: Results, table: Results, usual: int) -> list[Claim]:
     """Judge that sharing more ends higher: as the text runs it, and in the predicted limit, where there is one."""
     said = "figure 4.2 (b), m = 1, 4, 32: sharing more lowers the final accuracy"
-    table = results.where(rounds=usual)
     mse, rounds = table.of("mse", method="U1"), table.of("rounds", method="U1")
     fell = decibels(mse[:, np.searchsorted(rounds, usual // 2)]) - table.of("steady", method="U1")
     note = f"Nothing is at rest: the second half of the run takes U1 down by {fell.mean():.2f} dB"
-    if len(results.levels("rounds")) > 1:
+    if LONG in results.levels("rounds"):
         ends = ", ".join(f"m = {m} {results.of('steady', method=SIZES[m], rounds=LONG).mean():.2f}" for m in SIZES)
         note += f"; after {LONG:,} iterations in dB: {ends}"
-    claims = [
-        ordered(
-            f"The larger m, the higher U1 ends, after {usual:,} iterations",
-            [(f"m = {m}", table.of("steady", method=name)) for m, name in SIZES.items()],
-            unit=" dB",
-            text=said,
-            seen_in="variants",
-            note=note,
-        )
-    ]
+    levels = [(f"m = {m}", table.of("steady", method=name)) for m, name in SIZES.items()]
+    higher = f"The larger m, the higher U1 ends, after {usual:,} iterations"
+    claims = [ordered(higher, levels, unit=" dB", text=said, seen_in="variants", note=note)]
     limits = results.facts.get("limits")
     if limits:
-        levels = list(limits.values())
-        parts = ", ".join(f"m = {m} {end:.2f} dB" for m, end in limits.items())
+        ends = ", ".join(f"m = {m} {end:.2f} dB" for m, end in limits.items())
         statement = "The larger m, the higher U1 ends, in the steady state that (4.34) predicts for a small case"
-        claims.append(
-            fact(statement, levels == sorted(levels), f"{parts}: {SMALL_CLIENTS} clients, {SMALL} coordinates")
-        )
+        rising, where = list(limits.values()), f"{SMALL_CLIENTS} clients, {SMALL} coordinates"
+        claims.append(fact(statement, rising == sorted(rising), f"{ends}: {where}"))
     return claims
-
-
-def _after_long(results: Results, usual: int) -> str:
-    if len(results.levels("rounds")) == 1:
-        return ""
-    gap = apart(results.where(rounds=LONG), {"method": "U2"}, {"method": "U1"}).interval
-    return f"U2 minus U1 after {LONG:,} iterations: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}] dB"
 
 
 STUDY = Study(
@@ -168,7 +119,7 @@ STUDY = Study(
     measure=measure,
     judge=judge,
     tabled=("steady", "early", "bits"),
-    method=f"""{setting()}
+    method=f"""{net.setting()}
 
 The step is {STEP:g} and m is 4 unless said, as in the text. C: all share one window, U: each has its own; 0: a client
 sends back the window it just got, 1 and 2: the one that the server will send next, refined since it was last

@@ -81,7 +81,6 @@ def knowing(world: World) -> float:
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run everything, long runs first."""
     private, totals, most = ("2 to 9", (1e5,), 2) if quick else ("10 to 30", (1e4, 1e3, 1e2), 10)
     seeds, records = (3, list(RECORDS)[:2]) if quick else (20, list(RECORDS))
     tasks: list[Any] = [(private, SPREADS[1:], rho, most, first) for rho in totals]

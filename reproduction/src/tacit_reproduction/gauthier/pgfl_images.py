@@ -77,14 +77,12 @@ def wanted(mixed: Sequence[Cell], quick: bool) -> list[Wanted]:
 
 
 def digits(quick: bool) -> list[Wanted]:
-    """Return the cells of `pgfl-mnist`."""
     turned = [TURNED, TURNED._replace(tau=0.0)]
     taus = [TRIPLETS._replace(tau=tau, noise="clipped") for tau in TAUS if tau not in (0.0, TRIPLETS.tau)]
     return [*wanted([TRIPLETS, PAIRS], quick), *(() if quick else ((cell, (NORM,)) for cell in (*taus, *turned)))]
 
 
 def organs(quick: bool) -> list[Wanted]:
-    """Return the cells of `pgfl-organ`."""
     return wanted([SIMILAR, FADING, FIXED], quick)
 
 
@@ -158,7 +156,6 @@ def learning(results: Results, number: str) -> Figure:
 
 
 def judge_digits(results: Results) -> Judgement:
-    """Return claims, headlines and figures of `pgfl-mnist`."""
     two, three = "figure 5.5 (a): it improves accuracy", "figure 5.5 (b): it significantly improves accuracy"
     claims = [
         helps(results, cell, where, said)
@@ -196,7 +193,6 @@ def judge_digits(results: Results) -> Judgement:
 
 
 def judge_organs(results: Results) -> Judgement:
-    """Return claims, headlines and figures of `pgfl-organ`."""
     five = "figure 5.6 (a): much inter-cluster learning adds about 5 %"
     two = "figure 5.6 (b): a medium decay of tau speeds learning up and adds about 2 %"
     both, where = ((SIMILAR, five, 5.0), (FADING, two, 2.0)), (ENFORCED, QUIET)

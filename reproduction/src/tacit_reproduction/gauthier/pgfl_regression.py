@@ -34,7 +34,6 @@ def called(setting: Setting, noise: str = "none", zeta: float = ZETA) -> Setting
 
 
 def tasks(quick: bool, first: int) -> list[Task]:
-    """Return what is simulated, long runs first."""
     seeds = 5 if quick else 20
     order = [Problem(gamma=g, snr=s) for g in GAMMAS for s in ((18.0, 20.0) if quick else SNRS)]
     taus = [Setting(tau=tau) for tau in (() if quick else TAUS) if tau not in (PLAIN.tau, MIXED.tau)]
@@ -57,7 +56,6 @@ def do(task: Task) -> list[Row]:
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run everything."""
     data = f"Ridge regression, 150 clients, 2 to 9 records each in {pgfl.DIMENSIONS} dimensions."
     return Results((row for part in team("running", do, tasks(quick, first)) for row in part), {"data": data})
 
@@ -147,7 +145,6 @@ def private(found: Found) -> list[Claim]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     found, tuned = Found(results), mixing(Found(results))
     both = [claim for gamma in GAMMAS for claim in order(found, Problem(gamma=gamma))]
     noisy = [near(found, "clipped", CLIPPED), near(found, "assumed", ASSUMED)]
@@ -207,7 +204,6 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
 
 
 def figures(results: Results) -> list[Figure]:
-    """Return the figures, drawn like those of the text."""
     plain, noisy = results.where(noise="none"), results.where(called=True, tau=0.4, zeta=ZETA)
     few, usual = plain.where(called=True), plain.where(**USUAL._asdict())
     private = Results(row for row in noisy.rows if row.factors["noise"] != "none")

@@ -13,18 +13,8 @@ from tacit.privacy.conversions import tight
 from tacit.privacy.spending import DELTA
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier import nonsmooth as ns
-from tacit_reproduction.gauthier.nonsmooth import PROBLEMS, ROUNDS, Cell, Counts, Method, Name, Problem
-from tacit_reproduction.gauthier.zcdp_tuning import (
-    CLASSIC_UP_TO,
-    HALF,
-    MATCHED,
-    OURS,
-    RATIO,
-    SEEDS,
-    VANISHING,
-    known,
-    tuned,
-)
+from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, PROBLEMS, ROUNDS, VANISHING, Cell, Method, Name
+from tacit_reproduction.gauthier.zcdp_tuning import CLASSIC_UP_TO, RATIO, SEEDS, known, tuned
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of
 from tacit_reproduction.verdict import Claim, Pair, below, fact, headline, judged, slopes
@@ -38,7 +28,7 @@ AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))
 """Rounds at which averaged iterates are judged."""
 LIMIT_ROUNDS, LOOKS, LIMIT = 1600, 5, (8.0, 1.6)
 """Of runs without noise: rounds, those between two looks, and eta_n = 8 / n with rho."""
-AVERAGED_LONG: Counts = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).astype(np.int64))
+AVERAGED_LONG: ns.Counts = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).astype(np.int64))
 REACHED = 1e-6
 """Squared distance from the optimum, relative to the optimum's size, that counts as having reached it."""
 SLOPE_SPARE, FITTED_FROM = 0.1, 1 / 4
@@ -57,29 +47,26 @@ def run(task: tuple[Cell, float, int, int]) -> dict[str, Any]:
 
 
 def measure(name: Name, team: Crew, quick: bool, first: int) -> Results:
-    """Tune and run everything."""
     others = first + TUNING_FROM
     clip = ns.clip_for(PROBLEMS[name], range(others, others + (2 if quick else SEEDS)))
     wanted = known(name) if quick else tuned(team, name, TOTALS, clip, others)
     cells = [Cell(name, OURS, np.inf, *LIMIT), *sorted(wanted, key=lambda cell: cell.method != "P-ADMM")]
     found = team("running", run, [(cell, clip, 4 if quick else 20, first) for cell in cells])
-    words = (
-        f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
-    )
-    return Results(cells_of(cells, found).rows, {"data": words, "clip": clip})
+    each = f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes"
+    words = f"{each} in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
+    return cells_of(cells, found, {"data": words, "clip": clip})
 
 
 def judge(name: Name, results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
-    problem, smooth = PROBLEMS[name], name == "ridge"
-    private = Results(row for row in results.rows if np.isfinite(row.factors["total"]))
+    problem = PROBLEMS[name]
+    private = results.keep(lambda row: bool(np.isfinite(row.factors["total"])))
     totals = sorted({float(row.factors["total"]) for row in private.rows})
 
     def pairs(other: Method, at: Sequence[float]) -> list[Pair]:
         ends = [[private.of("final", method=method, total=total) for method in (OURS, other)] for total in at]
         return [Pair(f"rho {total:g}", *both) for total, both in zip(at, ends, strict=True)]
 
-    def compared(other: Method, words: str, text: str, at: Sequence[float]) -> Claim:
+    def compared(other: Method, words: str, text: str = "", at: Sequence[float] = totals) -> Claim:
         said = f"{problem.place}: {text}" if text else ""
         return judged(f"zCDP-NFL is below {words}", pairs(other, at), below(), unit=" dB", text=said, seen_in="privacy")
 
@@ -88,16 +75,14 @@ def judge(name: Name, results: Results) -> Judgement:
         return ", ".join(f"{gain:+.1f} ({total:g})" for gain, total in found)
 
     def alike(at: Sequence[float]) -> Claim:
-        text = "" if smooth else "the ADMM-based algorithm significantly outperforms the subgradient-based one"
-        return compared(MATCHED, "zCDP-grad-NFL with the constant step that starts alike", text, at)
+        text = "the ADMM-based algorithm significantly outperforms the subgradient-based one"
+        step = "zCDP-grad-NFL with the constant step that starts alike"
+        return compared(MATCHED, step, "" if name == "ridge" else text, at)
 
-    matched = alike(totals)
-    tuned_too = compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds", "", totals)
-    half = compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike", "", totals)
     words: dict[str, Any] = {"place": problem.place, "seen_in": "privacy"}
-    if smooth:
+    if name == "ridge":
         text = "it slightly outperforms P-ADMM, for all total privacy losses"
-        third = compared("P-ADMM", "P-ADMM on a smooth problem", text, totals)
+        third = compared("P-ADMM", "P-ADMM on a smooth problem", text)
         found = headline(
             "On a smooth problem the linearised ADMM is slightly better than P-ADMM at all total privacy losses",
             text="curves: slightly outperforms, for all total privacy losses",
@@ -108,12 +93,9 @@ def judge(name: Name, results: Results) -> Judgement:
             **words,
         )
     else:
-        third = compared(
-            "DP-NFL",
-            "(eps, delta)DP-NFL at the same total epsilon",
-            "zCDP allows for better accuracy than (eps, delta)-DP given the same budget",
-            [total for total in totals if total <= CLASSIC_UP_TO],
-        )
+        text = "zCDP allows for better accuracy than (eps, delta)-DP given the same budget"
+        short = [total for total in totals if total <= CLASSIC_UP_TO]
+        third = compared("DP-NFL", "(eps, delta)DP-NFL at the same total epsilon", text, short)
         at = {total: alike([total]) for total in totals}
         ahead = ", ".join(f"{total:g}" for total, claim in at.items() if claim.holds) or "none of these"
         found = headline(
@@ -125,12 +107,19 @@ def judge(name: Name, results: Results) -> Judgement:
             "half of the weight. Under little noise it is the constant step that keeps subgradients from the optimum. "
             f"Alike is a loose word: with half of that step, which starts nearly so, it is {gains(HALF)}. "
             f"With steps s / sqrt(n), which are not the text's: {gains(VANISHING)}.",
-            claims=[matched],
+            claims=[alike(totals)],
             sweep={f"total rho {total:g}": [claim] for total, claim in at.items()},
             **words,
         )
-    claims = [matched, tuned_too, third, _rate(results, totals), _limit(results), half]
-    return Judgement(claims, [found], _figures(problem, results, totals))
+    claims = [
+        alike(totals),
+        compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds"),
+        third,
+        _rate(results, totals),
+        _limit(results),
+        compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike"),
+    ]
+    return Judgement(claims, [found], _figures(problem, results, private, totals))
 
 
 def _rate(results: Results, totals: Sequence[float]) -> Claim:
@@ -141,75 +130,45 @@ def _rate(results: Results, totals: Sequence[float]) -> Claim:
         later = rounds >= FITTED_FROM * rounds[-1]
         return slopes(np.log(rounds[later]), np.log(results.of("excess", method=OURS, total=total)[:, later]))
 
-    return judged(
-        "f(averaged iterate) - f(w_c) of zCDP-NFL without noise and clip falls like 1 / n or faster",
-        Pair("log-log slope", slope(np.inf)),
-        below(SLOPE_SPARE - 1),
-        text="Theorem IV of chapter 3: it converges with a rate of O(1 / n)",
-        seen_in="averages",
-        note=f"Wanted: at most -1 + {SLOPE_SPARE:g}. With noise, over {ROUNDS} rounds (total rho): "
-        + ", ".join(f"{slope(total).mean():.2f} ({total:g})" for total in totals),
-    )
+    noisy = ", ".join(f"{slope(total).mean():.2f} ({total:g})" for total in totals)
+    claim = "f(averaged iterate) - f(w_c) of zCDP-NFL without noise and clip falls like 1 / n or faster"
+    said = "Theorem IV of chapter 3: it converges with a rate of O(1 / n)"
+    note = f"Wanted: at most -1 + {SLOPE_SPARE:g}. With noise, over {ROUNDS} rounds (total rho): {noisy}"
+    fitted = Pair("log-log slope", slope(np.inf))
+    return judged(claim, fitted, below(SLOPE_SPARE - 1), text=said, seen_in="averages", note=note)
 
 
 def _limit(results: Results) -> Claim:
     error = results.of("error", method=OURS, total=np.inf)[:, -1] / ns.AGENTS
-    return fact(
-        f"Without noise and clip zCDP-NFL reaches the optimum: ||w_k - w_c||^2 <= {REACHED:g} ||w_c||^2, all seeds",
-        bool(error.max() <= REACHED),
-        f"largest over {len(error)} seeds of the mean over nodes after {LIMIT_ROUNDS:,} rounds: {error.max():.1e}",
-        "Theorem III of chapter 3: it converges to the exact solution",
-        "averages",
-    )
+    claim = f"Without noise and clip zCDP-NFL reaches the optimum: ||w_k - w_c||^2 <= {REACHED:g} ||w_c||^2, all seeds"
+    mean = f"largest over {len(error)} seeds of the mean over nodes after {LIMIT_ROUNDS:,} rounds: {error.max():.1e}"
+    said = "Theorem III of chapter 3: it converges to the exact solution"
+    return fact(claim, bool(error.max() <= REACHED), mean, said, "averages")
 
 
-def _figures(problem: Problem, results: Results, totals: Sequence[float]) -> list[Figure]:
-    private = Results(row for row in results.rows if np.isfinite(row.factors["total"]))
+def _figures(problem: ns.Problem, results: Results, private: Results, totals: Sequence[float]) -> list[Figure]:
+    ends, y = (totals[0], totals[-1]), "normalised error (sum over the nodes)"
 
     def label(row: Row) -> str | None:
-        if "excess" not in row.measures:
-            return None
         total = row.factors["total"]
-        return f"total rho {total:g}" if np.isfinite(float(total)) else "no noise, no clip, eta_n = 8 / n"
+        noise = f"total rho {total:g}" if np.isfinite(float(total)) else "no noise, no clip, eta_n = 8 / n"
+        return noise if "excess" in row.measures else None
 
-    ends = totals[0], totals[-1]
+    def at_ends(row: Row) -> str | None:
+        return f"total rho {row.factors['total']:g}" if row.factors["total"] in ends else None
+
     by_total = f"total rho (epsilon {tight(ends[0], DELTA):.3g} to {tight(ends[1], DELTA):.3g})"
+    over, after = f"Normalised error, {problem.title}", f"Privacy and accuracy after {ROUNDS} rounds, {problem.title}"
+    left = f"As {problem.place}, left, at the least and the most of the totals; errors are of w_k, before its noise."
+    right = "The text shows no trade-off of this one." if problem.absolute else f"As {problem.place} (b)."
+    averaged = f"Objective at averaged iterates of zCDP-NFL, {problem.title}"
+    theorem = "On all data, mean over the agents, above its value at w_c; Theorem IV says 1 / n."
+    both: dict[str, Any] = {"x": "total", "x_label": by_total, "y": "normalised error (dB)", "log_x": True}
+    logs: dict[str, Any] = {"at": "averaged", "y": "f(averaged w_k) - f(w_c)", "log_x": True, "log_y": True}
     return [
-        curves(
-            private,
-            "rounds",
-            f"Normalised error, {problem.title}",
-            f"As {problem.place}, left, at the least and the most of the totals; errors are of w_k, before its noise.",
-            "error",
-            lines="method",
-            panels=lambda row: f"total rho {row.factors['total']:g}" if row.factors["total"] in ends else None,
-            y="normalised error (sum over the nodes)",
-            log_y=True,
-        ),
-        dots(
-            private,
-            "privacy",
-            f"Privacy and accuracy after {ROUNDS} rounds, {problem.title}",
-            "The text shows no trade-off of this one." if problem.absolute else f"As {problem.place} (b).",
-            "final",
-            x="total",
-            lines="method",
-            x_label=by_total,
-            y="normalised error (dB)",
-            log_x=True,
-        ),
-        curves(
-            results,
-            "averages",
-            f"Objective at averaged iterates of zCDP-NFL, {problem.title}",
-            "On all data, mean over the agents, above its value at w_c; Theorem IV says 1 / n.",
-            "excess",
-            lines=label,
-            at="averaged",
-            y="f(averaged w_k) - f(w_c)",
-            log_x=True,
-            log_y=True,
-        ),
+        curves(private, "rounds", over, left, "error", lines="method", panels=at_ends, y=y, log_y=True),
+        dots(private, "privacy", after, right, "final", lines="method", **both),
+        curves(results, "averages", averaged, theorem, "excess", lines=label, **logs),
     ]
 
 

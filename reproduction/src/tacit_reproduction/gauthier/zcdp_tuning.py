@@ -8,16 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit_reproduction.gauthier.nonsmooth import INITIAL, PROBLEMS, ROUNDS, Cell, Method, Name, algorithm, outcome
+from tacit_reproduction.gauthier import nonsmooth as ns
+from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, VANISHING, Cell, Method, Name
 from tacit_reproduction.tuning import bracket
 from tacit_reproduction.workers import Crew
 
 CLASSIC_UP_TO = 30.0
 """Total rho beyond which the classic calibration is not proven: some round would have an epsilon of 1 or more."""
-OURS: Method = "zCDP-NFL"
-MATCHED: Method = "zCDP-grad-NFL, matched"
-HALF: Method = "zCDP-grad-NFL, half the step"
-VANISHING: Method = "zCDP-grad-NFL, s / sqrt(n)"
 PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.8, 1.6, 3.2, 6.4, 12.8)}
 """rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
 SEEDS = 4
@@ -74,14 +71,14 @@ def walk(task: Walk) -> list[Found]:
         def errors(value: float, cell: Cell = cell, total: float = total) -> tuple[float, float]:
             change: dict[str, Any] = {name: value}
             tried = cell._replace(total=total, **change)
-            rounds = ROUNDS if task.speed is None else INITIAL
-            method, problem = algorithm(tried, task.clip), PROBLEMS[tried.problem]
-            error = np.log(outcome(method, problem, (task.first, SEEDS), rounds, INITIAL)["error"])
+            rounds = ns.ROUNDS if task.speed is None else ns.INITIAL
+            method, problem = ns.algorithm(tried, task.clip), ns.PROBLEMS[tried.problem]
+            error = np.log(ns.outcome(method, problem, (task.first, SEEDS), rounds, ns.INITIAL)["error"])
             early, late = (float(error[:, at].mean()) for at in (0, -1))
             return late if task.speed is None else abs(early - task.speed), early
 
         ratio = RATIO if task.speed is None else FINE
-        best = bracket(lambda value, errors=errors: errors(value)[0], getattr(cell, name), ratio).step  # type: ignore[misc]
+        best = bracket(lambda value, errors=errors: errors(value)[0], getattr(cell, name), ratio)  # type: ignore[misc]
         chosen: dict[str, Any] = {name: best}
         cell = cell._replace(total=total, **chosen)
         found.append(Found(cell, *errors(best)))

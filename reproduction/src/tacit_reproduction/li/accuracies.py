@@ -125,7 +125,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Floats]:
     return {"network": accuracy(models.mean(axis=1, keepdims=True), test), "own": accuracy(models, test)}
 
 
-def facts() -> dict[str, Any]:
+def facts(quick: bool) -> dict[str, Any]:
     """Describe the data, and compare noise and signal as printed at eps = 1; both go with 1 / lambda."""
     documents = load(WIDEST)
     training, test = documents.split(PRINTED)

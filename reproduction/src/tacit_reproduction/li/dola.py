@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
 from tacit.algorithms.schedules import inverse
-from tacit.core.contract import Algorithm, Batch, Inbox, Key, Mechanism, Outbox, Params, Tree, View, unprotected
+from tacit.core.contract import Algorithm, Batch, Key, Mechanism, Params, Tree, View, unprotected
 from tacit.graphs import Graph, RandomMatching, complete
-from tacit.privacy import laplace, statement
+from tacit.privacy import laplace
 from tacit.results import Run
 from tacit.results.regret import regret_curve
 from tacit.streams import Stream, from_arrays
+from tacit_reproduction.before_noise import before_noise
 from tacit_reproduction.study import finished_run
-from tacit_reproduction.table import Floats
+from tacit_reproduction.table import Floats, Row
 
 DIMENSIONS = 10
 FLIPPED = 0.05
@@ -96,41 +97,14 @@ def learner(l2: float, epsilon: float, judged: str = "mixture") -> Algorithm:
     if judged == "average":
         return algorithms.distributed_minibatch(*given, noise(epsilon), radius)
     noisy = algorithms.distributed_online(*given, noise(epsilon), radius)
-    return noisy if judged == "mixture" else _at_own(noisy, algorithms.distributed_online(*given, radius=radius))
+    if judged == "mixture":
+        return noisy
+    (exact,) = algorithms.distributed_online(*given, radius=radius).phases
 
+    def w(key: Key, mixed: Params, value: Tree, batch: Batch, view: View) -> Params:
+        return exact.emit(mixed, exact.compute(key, mixed, batch, view)[1], view)[1].message.private
 
-class _Both(NamedTuple):
-    mixed: Params
-    own: Params
-    """w: what the node would share if it added no noise. It holds data, so that such a run promises nothing."""
-
-
-def _at_own(noisy: Algorithm, bare: Algorithm) -> Algorithm:
-    """Return the method judged at w, as in (6) of the text; what is sent is what it was."""
-    phase, exact = noisy.phases[0], bare.phases[0]
-
-    def init(key: Key, params: Params, views: Mapping[str, View]) -> _Both:
-        return _Both(params, params)
-
-    def compute(key: Key, state: _Both, batch: Batch, view: View) -> tuple[_Both, Tree]:
-        gradient = exact.compute(key, state.mixed, batch, view)[1]
-        own = exact.emit(state.mixed, gradient, view)[1].message.private
-        return state._replace(own=own), phase.compute(key, state.mixed, batch, view)[1]
-
-    def emit(state: _Both, released: Tree, view: View) -> tuple[_Both, Outbox]:
-        return state, phase.emit(state.mixed, released, view)[1]
-
-    def absorb(key: Key, state: _Both, inbox: Inbox, view: View) -> _Both:
-        return state._replace(mixed=phase.absorb(key, state.mixed, inbox, view))
-
-    return noisy._replace(
-        name="distributed_online_before_noise",
-        init={"peer": init},
-        phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
-        model=lambda state: state.own,
-        privacy=statement(unprotected),
-        continuation={},
-    )
+    return before_noise(noisy, w)
 
 
 def simulated(algorithm: Algorithm, graph: Graph, streams: Mapping[int, Stream]) -> Run:
@@ -161,3 +135,8 @@ def measured(run: Run, points: int = 1) -> dict[str, Floats]:
 def streams_of(draw: Callable[[int], Stream], seeds: int, first: int) -> dict[int, Stream]:
     """Return the streams of all seeds; cells that share them share their comparators."""
     return {seed: draw(seed) for seed in range(first, first + seeds)}
+
+
+def of_noise(row: Row) -> str:
+    """Label a row by its noise."""
+    return level(float(row.factors["epsilon"]))

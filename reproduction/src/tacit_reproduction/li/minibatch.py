@@ -13,15 +13,14 @@ from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.figures import Figure, dots
 from tacit_reproduction.li import dola
 from tacit_reproduction.li.documents import Representation, load
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Factor, Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Rule, above, below, brief, headline
-from tacit_reproduction.workers import Crew
 
 NODES, BATCHES, EPSILONS = 4, (1, 5, 20), (dola.NOISELESS, 1.0, 10.0)
 FORM = Representation(50)
 BALL, RCV1 = "unit ball", "RCV1"
-EXAMPLES, DOCUMENTS, SEEDS = (20_000, 4_000), (10_000, 2_000), (40, 20)
+EXAMPLES, DOCUMENTS = (20_000, 4_000), (10_000, 2_000)
 """Of the full and of the quick form."""
 NEARLY = 2.0
 """Variances are nearly identical if their ratio is below this; the text has no number."""
@@ -52,10 +51,25 @@ def _stream(data: str, batch: int, quick: bool, seed: int) -> Stream:
     return dola.dealt(dola.Samples(samples.x[rows], samples.y[rows]), NODES, batch, seed, data)
 
 
-def run(task: tuple[str, int, float, bool, int]) -> list[Row]:
-    """Run all levels of noise on the same streams: their comparators are solved for once."""
-    data, batch, l2, quick, first = task
-    streams = dola.streams_of(lambda seed: _stream(data, batch, quick, seed), SEEDS[quick], first)
+class Task(NamedTuple):
+    """All levels of noise on the same streams: their comparators are solved for once."""
+
+    data: str
+    batch: int
+    l2: float
+    quick: bool
+
+
+def tasks(quick: bool) -> list[Task]:
+    """Without RCV1 the unit ball alone. The quick form has one lambda on RCV1, and no batch of 20."""
+    wanted = [(RCV1, l2) for l2 in dola.LAMBDAS if datasets.available("rcv1") and (not quick or l2 == MAIN.l2)]
+    wanted += [(BALL, l2) for l2 in dola.LAMBDAS]
+    return [Task(data, h, l2, quick) for data, l2 in wanted for h in (BATCHES[:2] if quick else BATCHES)]
+
+
+def run(given: tuple[Task, int, int]) -> list[Row]:
+    (data, batch, l2, quick), seeds, first = given
+    streams = dola.streams_of(lambda seed: _stream(data, batch, quick, seed), seeds, first)
     rows = []
     for judged in dict.fromkeys(setting.judged for setting in SETTINGS if setting.l2 == l2):
         for epsilon in EPSILONS:
@@ -67,15 +81,11 @@ def run(task: tuple[str, int, float, bool, int]) -> list[Row]:
     return rows
 
 
-def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run everything; without RCV1 the unit ball alone. The quick form has one lambda on RCV1, and no batch of 20."""
-    found = datasets.available("rcv1")
-    wanted = [(RCV1, l2) for l2 in dola.LAMBDAS if found and (not quick or l2 == MAIN.l2)]
-    wanted += [(BALL, l2) for l2 in dola.LAMBDAS]
-    tasks = [(d, h, l2, quick, first) for d, l2 in wanted for h in (BATCHES[:2] if quick else BATCHES)]
-    documents = f"{DOCUMENTS[quick]:,} documents for each seed, {load(FORM.columns).description}" if found else "absent"
-    note = f"{EXAMPLES[quick]:,} points of the unit ball for each seed; RCV1: {documents}."
-    return Results((row for part in team("running", run, tasks) for row in part), {"data": note})
+def facts(quick: bool) -> dict[str, Any]:
+    documents = "absent"
+    if datasets.available("rcv1"):
+        documents = f"{DOCUMENTS[quick]:,} documents for each seed, {load(FORM.columns).description}"
+    return {"data": f"{EXAMPLES[quick]:,} points of the unit ball for each seed; RCV1: {documents}."}
 
 
 def variance_ratio(first: Floats, second: Floats) -> Interval:
@@ -125,7 +135,6 @@ def claims_at(results: Results, setting: Setting) -> list[Claim]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     swept = {setting.words(): claims_at(results, setting) for setting in SETTINGS}
     main = swept[MAIN.words()]
     told = (
@@ -167,18 +176,17 @@ def _figures(results: Results) -> list[Figure]:
     def panel(row: Row) -> str:
         return f"{row.factors['data']}, {dola.JUDGED[str(row.factors['judged'])]}"
 
-    def noise(row: Row) -> str:
-        return dola.level(float(row.factors["epsilon"]))
-
     def both(row: Row) -> str:
-        return f"lambda = {row.factors['l2']:g}, {noise(row)}"
+        return f"lambda = {row.factors['l2']:g}, {dola.of_noise(row)}"
 
     axes: dict[str, Any] = {"x": "batch", "x_label": "batch size h", "panels": panel, "log_x": True}
     like, title = "Drawn like figure 2, with 95 % intervals of the mean.", "Average regret and batch size, lambda = 1"
     given = "The range of lambda and eps, of which the text gives neither for its figure 2."
     more, y = "Variance with noise over variance without", "ratio of variances"
     return [
-        dots(results.where(l2=MAIN.l2), "regret", title, like, "final", lines=noise, y="regret per round", **axes),
+        dots(
+            results.where(l2=MAIN.l2), "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes
+        ),
         dots(Results(ratios), "ratios", more, given, "ratio", lines=both, y=y, log_y=True, **axes),
     ]
 
@@ -188,7 +196,7 @@ STUDY = Study(
     title="Private distributed learning with mini-batches",
     source="Li et al., sec. 6, figure 2",
     minutes=5,
-    measure=measure,
+    measure=over(tasks, run, seeds=(40, 20), facts=facts),
     judge=judge,
     tabled=("final",),
     method=f"""

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.li import dola
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged, ordered, shown
-from tacit_reproduction.workers import Crew
 
 NODES, EPSILONS = (1, 4, 64), (dola.NOISELESS, 1.0, 0.1, 0.01)
 MANY, MIDDLE, STRONG = 64, 0.1, 0.01
 """Figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1."""
-EXAMPLES, SEEDS, POINTS = (100_000, 10_000), (20, 10), (6, 3)
+EXAMPLES, POINTS = (100_000, 10_000), (6, 3)
 """Of the full and of the quick form."""
 
 
@@ -32,22 +31,34 @@ class Setting(NamedTuple):
 
 MAIN = Setting(1.0, "pairs", "own")
 """Of the claims. Regret is defined at w in the text's (6); lambda is the middle of the range."""
-WITH_PENALTY = Setting(0.1, "pairs", "mixture")
+WITH_PENALTY, PENALISED = Setting(0.1, "pairs", "mixture"), ("penalised", "penalised_idle")
 
 
-def run(task: tuple[int, float, bool, int]) -> list[Row]:
-    """Run everything with so many nodes and one lambda on the same streams: their comparators are solved for once."""
-    nodes, l2, quick, first = task
+class Task(NamedTuple):
+    """Everything with so many nodes and one lambda."""
+
+    nodes: int
+    l2: float
+    quick: bool
+
+
+def tasks(quick: bool) -> list[Task]:
+    """Return all programs, few nodes first: these have the most rounds."""
+    return [Task(nodes, l2, quick) for nodes in NODES for l2 in dola.LAMBDAS]
+
+
+def run(given: tuple[Task, int, int]) -> list[Row]:
+    """Run a task on the same streams: their comparators are solved for once."""
+    (nodes, l2, quick), seeds, first = given
     streams = dola.streams_of(
-        lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), SEEDS[quick], first
+        lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), seeds, first
     )
     ways = ["pairs"] if nodes == 1 or (quick and l2 != MAIN.l2) else list(dola.MIXING)
     rows = []
     for setting in (Setting(l2, mixing, at) for mixing in ways for at in ("own", "mixture")):
         for epsilon in EPSILONS if nodes == MANY else (MIDDLE,):
-            done = dola.simulated(
-                dola.learner(l2, epsilon, setting.judged), dola.network(nodes, setting.mixing), streams
-            )
+            algorithm = dola.learner(l2, epsilon, setting.judged)
+            done = dola.simulated(algorithm, dola.network(nodes, setting.mixing), streams)
             found = dola.measured(done, POINTS[quick])
             if setting == WITH_PENALTY and nodes == MANY:
                 penalised = done.regret(1).per_agent_round[:, -1]
@@ -56,11 +67,8 @@ def run(task: tuple[int, float, bool, int]) -> list[Row]:
     return rows
 
 
-def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run everything, few nodes first: these have the most rounds."""
-    tasks = [(nodes, l2, quick, first) for nodes in NODES for l2 in dola.LAMBDAS]
-    described = f"{EXAMPLES[quick]:,} points of the unit ball in {dola.DIMENSIONS} dimensions, anew for each seed."
-    return Results((row for part in team("running", run, tasks) for row in part), {"data": described})
+def facts(quick: bool) -> dict[str, Any]:
+    return {"data": f"{EXAMPLES[quick]:,} points of the unit ball in {dola.DIMENSIONS} dimensions, anew for each seed."}
 
 
 def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure: str = "final") -> Floats:
@@ -72,39 +80,32 @@ def claims_at(results: Results, setting: Setting) -> dict[str, Claim]:
     """Return the claims of figure 1 in one setting."""
     levels = [(dola.level(epsilon), _of(results, setting, MANY, epsilon)) for epsilon in EPSILONS]
     nodes = [(dola.in_words(n), _of(results, setting, n, MIDDLE)) for n in NODES]
-    idle, where = _of(results, setting, MANY, STRONG, "idle"), f": {setting.words()}"
+    learnt = Pair("DOLA against the zero model", levels[-1][1], _of(results, setting, MANY, STRONG, "idle"))
     closer = "figure 1 (a): the non-private regret is the lowest, and the weaker the privacy the closer it is to that"
     low = "figure 1 (a): low regret even at eps = 0.01 (that never learning is the measure of low is ours)"
     fewer = "figure 1 (c): one node has the lowest regret, and the fewer nodes the lower it is"
-    rises, falls = "Regret is lowest without noise and rises as eps falls", "Regret is lower the fewer the nodes"
+    where = f": {setting.words()}"
+    rises = f"Regret is lowest without noise and rises as eps falls, {MANY} nodes{where}"
+    idle = f"At eps = {STRONG:g} regret is lower than that of never learning{where}"
+    falls = f"Regret is lower the fewer the nodes, eps = {MIDDLE:g}{where}"
     return {
-        "privacy": ordered(f"{rises}, {MANY} nodes{where}", levels, text=closer, seen_in="privacy"),
-        "low": judged(
-            f"At eps = {STRONG:g} regret is lower than that of never learning{where}",
-            Pair("DOLA against the zero model", levels[-1][1], idle),
-            below(),
-            text=low,
-            seen_in="lambda",
-        ),
-        "nodes": ordered(f"{falls}, eps = {MIDDLE:g}{where}", nodes, text=fewer, seen_in="nodes"),
+        "privacy": ordered(rises, levels, text=closer, seen_in="privacy"),
+        "low": judged(idle, learnt, below(), text=low, seen_in="lambda"),
+        "nodes": ordered(falls, nodes, text=fewer, seen_in="nodes"),
     }
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     many = results.where(nodes=MANY, epsilon=STRONG)
     settings = [Setting(*(row.factors[name] for name in Setting._fields)) for row in many.rows]
     swept = {setting.words(): claims_at(results, setting) for setting in settings}
     main = claims_at(results, MAIN)
-    measures = ("penalised", "penalised_idle", "final")
-    penalised, idle, plain = (_of(results, WITH_PENALTY, MANY, STRONG, name) for name in measures)
-    own = judged(
-        "With the penalty lambda/2 ||w||^2 of noisy models counted, regret at eps = 0.01 is below never learning's",
-        Pair(WITH_PENALTY.words(), penalised, idle),
-        below(),
-        seen_in="lambda",
-        note=f"Without it {shown(plain)}",
+    penalised, idle, plain = (_of(results, WITH_PENALTY, MANY, STRONG, m) for m in (*PENALISED, "final"))
+    counted = (
+        "With the penalty lambda/2 ||w||^2 of noisy models counted, regret at eps = 0.01 is below never learning's"
     )
+    pair, without = Pair(WITH_PENALTY.words(), penalised, idle), f"Without it {shown(plain)}"
+    own = judged(counted, pair, below(), seen_in="lambda", note=without)
     finals, idles = ([_of(results, s, MANY, STRONG, m).mean() for s in settings] for m in ("final", "idle"))
     why = {
         "privacy": "The weaker the privacy, the closer regret is to the non-private one",
@@ -150,9 +151,6 @@ def _figures(results: Results) -> list[Figure]:
     def place(row: Row) -> str:
         return f"{dola.JUDGED[str(row.factors['judged'])]}, {dola.MIXING[str(row.factors['mixing'])]}"
 
-    def noise(row: Row) -> str:
-        return dola.level(float(row.factors["epsilon"]))
-
     def penalty(row: Row) -> str:
         return f"lambda = {row.factors['l2']:g}"
 
@@ -160,14 +158,14 @@ def _figures(results: Results) -> list[Figure]:
     like = "Drawn like figure 1 (a), on logarithmic axes; regret of the plain hinge."
     axes: dict[str, Any] = {"y": "regret per node and round", "log_x": True, "log_y": True, "panels": place}
     by_nodes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "lines": penalty}
-    examples: dict[str, Any] = {"at": "examples", "x": "examples read by all nodes", "lines": noise}
+    examples: dict[str, Any] = {"at": "examples", "x": "examples read by all nodes", "lines": dola.of_noise}
     title = f"Regret and privacy, {MANY} nodes, lambda = {MAIN.l2:g}"
     by_lambda = f"Regret by lambda, {MANY} nodes"
     open_range = "At the end of the runs, over the range of what the text leaves open."
     end = f"At the end of figure 1 (c), eps = {MIDDLE:g}, over that range; one node mixes with nobody."
     return [
         curves(many.where(l2=MAIN.l2), "privacy", title, like, "regret", **examples, **axes),
-        dots(many, "lambda", by_lambda, open_range, "final", x="l2", x_label="lambda", lines=noise, **axes),
+        dots(many, "lambda", by_lambda, open_range, "final", x="l2", x_label="lambda", lines=dola.of_noise, **axes),
         dots(few, "nodes", "Regret by number of nodes", end, "final", **by_nodes, **axes),
     ]
 
@@ -177,7 +175,7 @@ STUDY = Study(
     title="Private distributed online learning on synthetic data",
     source="Li et al., sec. 6, figure 1",
     minutes=6,
-    measure=measure,
+    measure=over(tasks, run, seeds=(20, 10), facts=facts),
     judge=judge,
     tabled=("final", "idle", "penalised"),
     method=f"""

@@ -129,7 +129,7 @@ def run(task: Task) -> dict[float, dict[str, Floats]]:
         def loss(step: float) -> float:
             return float(losses(task, fraction, step, task.first + TUNING_OFFSET, design.tuning_seeds).mean())
 
-        return bracket(loss, design.starts[task.method], design.ratio).step
+        return bracket(loss, design.starts[task.method], design.ratio)
 
     for fraction in FRACTIONS:
         step = step_at(FRACTIONS[0] if design.shared else fraction)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit import objectives
 from tacit.streams import partition
-from tacit_reproduction.ijcnn1_rows import Samples, load
+from tacit_reproduction.rizk import ijcnn1
 from tacit_reproduction.rizk.diffusion import METHODS, WORDS, Draws, mechanism, network
-from tacit_reproduction.rizk.gfl_classification import (
-    DATA_NOISE,
-    balanced_error,
-    balanced_rows,
-    facts,
-    noisier,
-    schemes,
-)
+from tacit_reproduction.rizk.ijcnn1 import DATA_NOISE, Samples, balanced_rows, load
 from tacit_reproduction.study import Judgement, Study, finished_run, over
-from tacit_reproduction.table import Results, late
+from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Pair, fact, headline, judged, within
 
 AGENTS, STEP, RHO = 50, 0.5, 0.001
@@ -51,8 +43,7 @@ def shared_out(samples: Samples, rounds: int, seed: int) -> Draws:
     rng = np.random.default_rng([seed, AGENTS])
     rows = balanced_rows(samples, rng)
     own, x = partition.iid(len(rows), AGENTS, seed), samples.x[rows]
-    for held, size in zip(own, rng.uniform(0, DATA_NOISE, AGENTS), strict=True):
-        noisier(x, held, size, rng)
+    ijcnn1.noisier(x, own, rng)
     return Draws(x, samples.y[rows], own, rounds, seed, "ijcnn1")
 
 
@@ -71,19 +62,11 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
         record_every=max(1, cell.rounds // POINTS),
     )
     models = run.recorded["models"]  # (seeds, points, agents, columns)
-    centroid = balanced_error(models.mean(axis=2), samples)
-    return {
-        "rounds": run.recorded_rounds,
-        "centroid": centroid,
-        "settled": late(centroid),
-        "individual": balanced_error(models[:, -1], samples).mean(axis=1),
-        "digest": np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8),
-    }
+    return {**ijcnn1.errors(run.recorded_rounds, models, 1, samples), "digest": ijcnn1.digest(models)}
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
-    found, ours = schemes(results, PLACE, "agents' own models")
+    found, ours = ijcnn1.schemes(results, PLACE, "agents' own models")
     same = bool(np.array_equal(results.of("digest", noise="local"), results.of("digest", noise="grid")))
     said = f"{PLACE}, on Avazu: local noise does not change the test error"
     claim = "Local graph-homomorphic noise leaves the run as it is to the bit"
@@ -112,7 +95,7 @@ STUDY = Study(
     title="Decentralised classification under noise that knows the graph",
     source="Rizk (2023), sec. 4.4.2, figure 4.5, on other data",
     minutes=1,
-    measure=over(cells, run, seeds=(20, 5), facts=facts),
+    measure=over(cells, run, seeds=(20, 5), facts=ijcnn1.facts),
     judge=judge,
     tabled=("settled", "individual"),
     method=f"""

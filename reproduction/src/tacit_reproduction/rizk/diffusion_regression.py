@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -12,8 +11,9 @@ from tacit import objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.diffusion import METHODS, WORDS, Draws, mechanism, network
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels, only, parted, several
-from tacit_reproduction.study import Judgement, Study, finished_run
+from tacit_reproduction.rizk.ijcnn1 import digest
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels, parted
+from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Results, Row, decibels, late
 from tacit_reproduction.verdict import Claim, Pair, above, fact, headline, within
 
@@ -47,7 +47,6 @@ class Task(NamedTuple):
 
 
 def tasks(quick: bool) -> list[Task]:
-    """Return all programs, long ones first."""
     wide = ["ATC"] if quick else list(METHODS)
     found = [Task(m, noise, batch, PLACES) for batch in (10, 1) for m in wide for noise in NOISES]
     found += [Task(m, noise) for m in METHODS if m not in wide for noise in NOISES]
@@ -83,14 +82,14 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         record_every=1 if masked else EVERY,
     )
     models, rounds = outcome.recorded["models"], outcome.recorded_rounds
-    digest = np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
+    bits = digest(models)
     if masked:  # all rounds are compared; deviations are of the rounds that other runs record
         models, rounds = models[:, EVERY - 1 :: EVERY], rounds[EVERY - 1 :: EVERY]
     centroid, own = deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
     measures = {"rounds": rounds[::4], "centroid": centroid[:, ::4], "settled": decibels(late(centroid))}
     measures["individual"] = decibels(late(own))
     if masked:
-        measures["digest"] = np.tile(digest, (seeds, 1))
+        measures["digest"] = np.tile(bits, (seeds, 1))
     common: dict[str, Factor] = {"method": task.method, "noise": task.noise, "batch": task.batch}
     return parted(common, ({"R_u": r_u, "network": name} for r_u, name in task.places), seeds, measures)
 
@@ -137,7 +136,6 @@ def of_masks(here: Results) -> list[Claim]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     swept = {
         f"R_u {r_u}, {network}, {samples}": results.where(batch=batch, R_u=r_u, network=network)
         for (r_u, network), (batch, samples) in product(PLACES, BATCHES.items())
@@ -193,7 +191,7 @@ def judge(results: Results) -> Judgement:
             seen, "rounds", "MSD of the centroid", f"As {FIGURE}.", "centroid", panels=of_method, change=decibels, **y
         )
     ]
-    seen = only(results.where(method="ATC"), lambda row: row.factors["noise"] in NOISES)
+    seen = results.where(method="ATC").keep(lambda row: row.factors["noise"] in NOISES)
     of_network = lambda row: f"{row.factors['network']}, {BATCHES[row.factors['batch']]}"  # noqa: E731
     for name, measure in (("centroid", "settled"), ("individual", "individual")):
         title = f"Settled MSD by what the text leaves open: {name}"
@@ -206,7 +204,7 @@ STUDY = Study(
     title="Decentralised regression under noise that knows the graph",
     source="Rizk (2023), sec. 4.4.1, figure 4.4",
     minutes=3,
-    measure=several(tasks, run, seeds=(20, 10)),
+    measure=over(tasks, run, seeds=(20, 10)),
     judge=judge,
     tabled=("settled", "individual"),
     method=f"""

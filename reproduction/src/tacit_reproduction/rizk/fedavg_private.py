@@ -14,8 +14,8 @@ from tacit.privacy.mechanisms import Perturbs
 from tacit.streams import linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk import settings
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels, only
-from tacit_reproduction.study import Judgement, Study, finished_run
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
+from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Pair, above, below, fact, headline, judged, slopes, within
 
@@ -98,7 +98,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     free = results.where(clip=0.0)
     steps = sorted(free.where(noise="models", variance=VARIANCE).levels("step"))
     variances = sorted(free.where(noise="models", step=STEP).levels("variance"))
@@ -158,8 +157,8 @@ def judge(results: Results) -> Judgement:
         ),
     ]
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)", "log_x": True}
-    swept = only(free, lambda row: row.factors["variance"] in (0.0, VARIANCE))
-    first, text = swept.where(step=STEP), only(free.where(step=STEP), lambda row: row.factors["noise"] != "none")
+    swept = free.keep(lambda row: row.factors["variance"] in (0.0, VARIANCE))
+    first, text = swept.where(step=STEP), free.where(step=STEP).keep(lambda row: row.factors["noise"] != "none")
     figures = [
         curves(first, "learning", "MSD round by round", "As figure 2.6.", "msd", change=decibels, **y),
         dots(swept, "steps", "Settled MSD by mu", "As figure 2.7 (a), (b).", "settled", x="step", **y),
@@ -173,7 +172,7 @@ STUDY = Study(
     title="Private federated averaging: noise on models or on updates",
     source="Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7",
     minutes=2,
-    measure=settings.several(tasks, run, seeds=(20, 6)),
+    measure=over(tasks, run, seeds=(20, 6)),
     judge=judge,
     tabled=("settled",),
     method=f"""

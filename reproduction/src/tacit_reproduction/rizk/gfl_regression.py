@@ -15,7 +15,7 @@ from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk import settings
 from tacit_reproduction.rizk.diffusion import WORDS, mechanism, network
 from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
-from tacit_reproduction.study import Judgement, Study, finished_run
+from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
 
@@ -45,7 +45,6 @@ class Task(NamedTuple):
 
 
 def tasks(quick: bool) -> list[Task]:
-    """Return all programs, long ones first."""
     steps = (0.1, 5.0) if quick else (0.02, 0.1, 0.5, 1.0, 5.0)
     variances = (0.001, 10.0) if quick else (0.001, 0.01, 1.0, 2.0, 10.0)
     swept = ((STEP, VARIANCE), *((STEP, v) for v in variances), *((step, VARIANCE) for step in steps))
@@ -148,7 +147,6 @@ def of_sweeps(swept: Results) -> list[Claim]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     places, swept = results.where(kind="places"), results.where(kind="settings")
     here = {f"covariances {c}, {n}": places.where(covariance=c, network=n) for c, n in PLACES}
     main = next(iter(here))
@@ -196,7 +194,7 @@ STUDY = Study(
     title="Graph federated learning: noise between servers",
     source="Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4",
     minutes=5,
-    measure=settings.several(tasks, run, seeds=(20, 5)),
+    measure=over(tasks, run, seeds=(20, 5)),
     judge=judge,
     tabled=("settled", "individual"),
     method=f"""

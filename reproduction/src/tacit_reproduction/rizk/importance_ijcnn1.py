@@ -5,7 +5,6 @@ Repeats run in one program: servers with clients of their own, and without links
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -20,13 +19,10 @@ from tacit.algorithms import Shares, importance_fedavg, optimal_shares
 from tacit.core.contract import Objective
 from tacit.graphs import federation, ring
 from tacit.streams import Batch, from_function, partition
-from tacit.streams.dataset import with_bias
-from tacit_reproduction.datasets.ijcnn1 import ijcnn1
 from tacit_reproduction.figures import curves
-from tacit_reproduction.ijcnn1_rows import Samples
-from tacit_reproduction.rizk.gfl_classification import balanced_error, balanced_rows, facts
-from tacit_reproduction.rizk.settings import parted, several
-from tacit_reproduction.study import Judgement, Study, finished_run
+from tacit_reproduction.rizk.ijcnn1 import Samples, balanced_error, balanced_rows, facts, load
+from tacit_reproduction.rizk.settings import parted
+from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row, late
 from tacit_reproduction.verdict import Pair, below, headline, judged, within
 
@@ -108,14 +104,6 @@ def tasks(quick: bool) -> list[Task]:
     return [Task(rule, 400 if quick else 1500) for rule in reversed(TEXT)]
 
 
-@functools.cache
-def columns() -> Samples:
-    """Return ijcnn1 with its columns as they are, and a constant."""
-    data = ijcnn1()
-    train, test, x = data.parts["train"], data.parts["test"], with_bias(data.x.astype(np.float32))
-    return Samples(x[train], data.y[train], x[test], data.y[test], data.description)
-
-
 def shared_out(samples: Samples, alpha: float, seed: int) -> Star:
     """Share as many rows of both classes out, unequally in number and in classes."""
     rows = balanced_rows(samples, np.random.default_rng([seed, CLIENTS]))
@@ -142,7 +130,7 @@ def optimum(x: Any, y: Any, share: Floats) -> Floats:
 def run(given: tuple[Task, int, int]) -> list[Row]:
     """Run one rule on all mixes of classes and seeds at once."""
     task, seeds, first = given
-    samples = columns()
+    samples = load(standardised=False)
     stars = [shared_out(samples, alpha, seed) for alpha in MIXES.values() for seed in range(first, first + seeds)]
     every = max(1, task.rounds // 50)
 
@@ -156,7 +144,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
     place = "section 2.6.2, figure 2.2 (a)"
     of = {(rule, mix): results.of("settled", rule=rule, mix=mix) for rule in TEXT for mix in MIXES}
     words = {"unit": " %", "text": f"{place}: {TEXT['uniform']} % falls to {TEXT['optimal']} %", "seen_in": "errors"}
@@ -195,7 +182,7 @@ STUDY = Study(
     title="Federated averaging under importance sampling: ijcnn1",
     source="Rizk (2023), sec. 2.6.2, figure 2.2 (a)",
     minutes=3,
-    measure=several(tasks, run, seeds=(20, 4), facts=facts),
+    measure=over(tasks, run, seeds=(20, 4), facts=facts),
     judge=judge,
     tabled=("settled", "best"),
     method=f"""

@@ -11,8 +11,8 @@ from tacit import objectives
 from tacit.streams import Batch, LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.importance_ijcnn1 import Star, around_servers
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels, only, parted, several
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels, parted
+from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, judged
 
@@ -46,7 +46,6 @@ class Task(NamedTuple):
 
 
 def tasks(quick: bool) -> list[Task]:
-    """Return all programs, long ones first."""
     main = [(name, 1.0) for name in DATA]
     louder = list(product(ENDS, (3.0, 100.0) if quick else (3.0, 15.0, 50.0, 100.0)))
     ends = tuple((name, 1.0) for name in ENDS)
@@ -150,8 +149,7 @@ def of_ranges(plain: Results, louder: Results) -> list[Claim]:
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims, headlines and figures."""
-    plain, louder = results.where(loud=1.0), only(results, lambda row: float(row.factors["loud"]) > 1)
+    plain, louder = results.where(loud=1.0), results.keep(lambda row: float(row.factors["loud"]) > 1)
     main, place = plain.where(cohort=6, steps=5), "section 2.6.1, figure 2.1"
     lower = "sampling has a lower settled MSD than uniform sampling"
     better = in_decibels(f"Importance {lower}", leads(main, "optimal"), below(), f"{place}: does better", "learning")
@@ -186,8 +184,8 @@ def judge(results: Results) -> Judgement:
         seen_in="data",
     )
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
-    at_ends = only(main, lambda row: row.factors["data"] in ENDS)
-    both = only(main, lambda row: row.factors["rule"] in BOTH)
+    at_ends = main.keep(lambda row: row.factors["data"] in ENDS)
+    both = main.keep(lambda row: row.factors["rule"] in BOTH)
     said = "As figure 2.5 (a); xi is in proportion to the noise."
     figures = [
         curves(at_ends, "learning", "MSD", "As figure 2.1.", "msd", panels="data", change=decibels, **y),
@@ -202,7 +200,7 @@ STUDY = Study(
     title="Federated averaging under importance sampling: regression",
     source="Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5",
     minutes=4,
-    measure=several(tasks, run, seeds=(20, 8)),
+    measure=over(tasks, run, seeds=(20, 8)),
     judge=judge,
     tabled=("settled", "diverged", "xi"),
     method=f"""

@@ -16,28 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.contract import Array, Mechanism
-from tacit_reproduction.table import Factor, Floats, Results, Row
+from tacit_reproduction.table import Factor, Floats, Row
 from tacit_reproduction.verdict import Claim, Pair, Rule, judged
-from tacit_reproduction.workers import Crew
 
 PER_TEXT_STEP = 2
 """Our squared loss is half of the text's: its step mu counts twice, and its gradients are twice ours."""
-
-
-def several(
-    tasks: Callable[[bool], Sequence[Any]],
-    run: Callable[[Any], Iterable[Row]],
-    seeds: tuple[int, int],
-    facts: Callable[[], dict[str, Any]] | None = None,
-) -> Callable[[Crew, bool, int], Results]:
-    """Return `Study.measure` where each task is one program and measures several cells: as `study.over` otherwise."""
-
-    def measure(team: Crew, quick: bool, first: int) -> Results:
-        known = facts() if facts is not None else {}
-        found = team("running", run, [(task, seeds[quick], first) for task in tasks(quick)])
-        return Results((row for rows in found for row in rows), known)
-
-    return measure
 
 
 def piecewise(values: Sequence[float], lengths: Sequence[int]) -> Callable[[Array], Array]:
@@ -87,11 +70,6 @@ def parted(
         own = {n: values[k * seeds : (k + 1) * seeds] if n != "rounds" else values for n, values in measures.items()}
         rows.append(Row({**common, **place}, own))
     return rows
-
-
-def only(results: Results, test: Callable[[Row], bool]) -> Results:
-    """Return the rows that pass a test."""
-    return Results(filter(test, results.rows), results.facts)
 
 
 def climb(name: str, of: Callable[[float], Floats], levels: Sequence[float]) -> list[Pair]:

@@ -8,7 +8,7 @@ release of its round and nothing else. That is what parallel composition over re
 is chosen in `perturbation`.
 
 With an optimiser the gradient is what is released, and `moved` takes the update that the optimiser made of it
-(`tacit.algorithms.optimisers.optimised`).
+(`tacit.algorithms.local_step.optimised`).
 
 The gradient is the mean over the agent's own records, D_k of them where a batch is a whole data set: an agent with
 fewer records than others moves further if one is replaced, and gets more noise.
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records
 from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
-from tacit.algorithms.optimisers import Optimiser, before_optimiser, is_optimiser
+from tacit.algorithms.local_step import Optimiser, before_optimiser, is_optimiser
 from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.objectives import Euclidean, MirrorMap

@@ -29,7 +29,7 @@ from tacit.algorithms._parts.batches import counted, of_own_records, records_hel
 from tacit.algorithms._parts.per_client import PerClient, numbers, of_client
 from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
 from tacit.algorithms._parts.sampling import uniform_cohort
-from tacit.algorithms.optimisers import LocalStep, Optimiser, before_optimiser, is_optimiser, optimised, updated
+from tacit.algorithms.local_step import LocalStep, Optimiser, before_optimiser, is_optimiser, optimised
 from tacit.algorithms.schedules import as_schedule
 from tacit.core.contract import Algorithm, Array, Batch, Key, Mechanism, Objective, Params, State, Tree, View
 from tacit.privacy import gradient_parts
@@ -76,6 +76,8 @@ def sampled_training(
         """Take one local step by that share of a whole one."""
         if optimiser is None:
             return jax.tree.map(lambda w, g: w - share.astype(w.dtype) * g, at, gradient), memory
+        from tacit.algorithms.optimisers import updated
+
         update, memory = updated(optimiser, gradient, memory, at)
         return jax.tree.map(lambda w, u: w + share.astype(w.dtype) * u, at, update), memory
 

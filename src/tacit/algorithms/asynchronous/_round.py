@@ -24,7 +24,7 @@ from tacit.algorithms._parts.descent import Step, gradient_step
 from tacit.algorithms._parts.per_client import around_one_server
 from tacit.algorithms.asynchronous._stability import steps_within
 from tacit.algorithms.asynchronous._windows import Sharing, flat, gathered, shaped
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.core.contract import (
     Algorithm,
     Array,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.algorithms.optimisers import LocalStep, is_optimiser
+from tacit.algorithms.local_step import LocalStep, is_optimiser
 from tacit.algorithms.schedules import as_schedule
 from tacit.core.contract import Array, Batch, Mechanism, Objective, Separable
 from tacit.core.errors import ConfigError

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from tacit.algorithms.asynchronous._round import around_windows
 from tacit.algorithms.asynchronous._windows import Late, Order, Sharing, Windows
-from tacit.algorithms.optimisers import LocalStep
+from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.core.errors import ConfigError

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import first_model
 from tacit.algorithms.asynchronous._windows import Late, Order, Windows, flat, shaped
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
     Algorithm,

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import combined, empty_outbox, outbox
-from tacit.algorithms.optimisers import LocalStep, before_optimiser, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, before_optimiser, optimised, rate_of
 from tacit.algorithms.schedules import as_schedule, sum_until
 from tacit.core.contract import (
     Algorithm,

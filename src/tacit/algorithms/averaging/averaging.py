@@ -12,7 +12,7 @@ from typing import Literal
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, same_state, unprotected
 from tacit.core.errors import TacitWarning

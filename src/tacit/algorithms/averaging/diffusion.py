@@ -13,7 +13,7 @@ times as large; and with a probability below 1 it is no bound for the worst case
 from __future__ import annotations
 
 from tacit.algorithms.averaging._recursion import combinations
-from tacit.algorithms.optimisers import LocalStep
+from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 

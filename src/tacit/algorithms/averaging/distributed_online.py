@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import Step, gradient_step
 from tacit.algorithms._parts.mixing import IfMissing, averaged_step, first_model, link_requirements
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import inverse_sqrt
 from tacit.core.contract import (

@@ -20,7 +20,7 @@ from tacit.algorithms._parts.local_steps import locally_optimised, sampled_train
 from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms.federated._server_round import average, called_rounds, server_init
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
     Algorithm,

@@ -10,7 +10,7 @@ from tacit.algorithms._parts.local_steps import locally_optimised, sampled_train
 from tacit.algorithms._parts.mixing import combined, first_model, outbox
 from tacit.algorithms._parts.per_client import PerClient, with_clients
 from tacit.algorithms.federated._server_round import Server, called_rounds, server_init
-from tacit.algorithms.optimisers import LocalStep
+from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
     Algorithm,

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms._parts.running_totals import Total, along, growth, increased, no_totals
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.push_sum.online_push_sum import LEAST_MASS, members, ratio, unless_passing_on, vacant
 from tacit.algorithms.push_sum.online_push_sum import State as Parts
 from tacit.algorithms.registry import register

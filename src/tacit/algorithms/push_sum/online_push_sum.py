@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms.optimisers import LocalStep, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
     Algorithm,

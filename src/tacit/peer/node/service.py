@@ -230,6 +230,9 @@ class PeerService(CloseOnce):
 
     async def publish(self) -> None:
         """Set the figures that are computed when somebody asks for them."""
+        from tacit.peer.observing.figures import publish_state
+
+        publish_state(self)
         self.prequential.publish()
         compared = self._compared
         if compared is not None:

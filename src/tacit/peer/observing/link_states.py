@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 from tacit.peer.operations.status import standing_of
 
@@ -11,30 +12,35 @@ if TYPE_CHECKING:
     from tacit.peer.node.service import PeerService
 
 State = Literal["open", "late", "dead", "refused", "quarantined"]
-STATES: tuple[State, ...] = ("open", "late", "dead", "refused", "quarantined")
+STATES: tuple[State, ...] = get_args(State)
 LATE_ROUNDS, LATE_TIME = 2, 2.0
 """Rounds by which a neighbour has to be behind to be late, and seconds for which it has to be waited for."""
 REFUSING = frozenset({"untrusted", "turned away"})
 """Losses of a dialled link after which the other end, or its identity, is refused."""
 
 
-class LinkWatch:
-    """Looks at the links of a service, which may be another one after a while; remembers how long a round takes."""
+def link_states(service: PeerService) -> list[dict[str, Any]]:
+    """Return every link of a running peer: the other end, the direction, its state and by how much it lags.
+
+    Args:
+      service: The running peer.
+
+    Returns:
+      Rows ``{"peer", "direction", "state", "lag"}``. The lag of a link in is in rounds by which the neighbour is
+      behind, that of a link out in messages that it has not confirmed.
+    """
+    return _watches.setdefault(service, _Watch()).table(service)
+
+
+class _Watch:
+    """Remembers since when a peer is where it is."""
 
     def __init__(self) -> None:
         self._position: object = None
         self._since = 0.0
 
     def table(self, service: PeerService) -> list[dict[str, Any]]:
-        """Return every link: the other end, the direction, its state and by how much it lags.
-
-        Args:
-          service: The running peer.
-
-        Returns:
-          Rows ``{"peer", "direction", "state", "lag"}``. The lag of a link in is in rounds by which the neighbour is
-          behind, that of a link out in messages that it has not confirmed.
-        """
+        """Return the rows of `link_states`."""
         node, now = service.node, time.monotonic()
         if self._position != node.position:
             self._position, self._since = node.position, now
@@ -61,3 +67,6 @@ def _state(up: bool, late: bool, trouble: str | None) -> State:
     if up:
         return "late" if late else "open"
     return "dead" if trouble is None or trouble not in REFUSING else "refused"
+
+
+_watches: WeakKeyDictionary[PeerService, _Watch] = WeakKeyDictionary()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.observing.ledger_summary import NO_LEDGER, LedgerWatch
-from tacit.peer.observing.link_states import LinkWatch
+from tacit.peer.observing.link_states import link_states
 from tacit.peer.operations.link_events import REFUSALS
 from tacit.peer.operations.logs import Log
 from tacit.peer.operations.status import model_fault
@@ -61,7 +61,7 @@ class Report:
         log: Log,
     ) -> None:
         self._service, self._store, self._watch, self._shows_loss = service, store, watch, shows_loss
-        self._ledger, self._links, self._errors = LedgerWatch(store, witness, log), LinkWatch(), _Errors(shows_loss)
+        self._ledger, self._errors = LedgerWatch(store, witness, log), _Errors(shows_loss)
         self._logger = log.logger
         self._logger.addHandler(self._errors)
 
@@ -83,7 +83,7 @@ class Report:
             "state": "failed" if service.fault is not None else "stopping" if service.stopping else "running",
             "round": node.round,
             "lag": node.lag(),
-            "links": self._links.table(service),
+            "links": link_states(service),
             "refusals": _refusals(service),
             "disk_free": shutil.disk_usage(self._store.parent).free,
             "certificate_expires": self._watch.current().not_after.isoformat(),

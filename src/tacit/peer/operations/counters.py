@@ -45,6 +45,11 @@ METRICS = (
         "tacit_received_bytes_total", "counter", "Bytes of messages that arrived, refused ones included.", ("from",)
     ),
     Metric("tacit_connected", "gauge", "1 while the link is up.", ("neighbour", "direction")),
+    Metric("tacit_links", "gauge", "Links by state; a quarantined neighbour's count as that.", ("direction", "state")),
+    Metric("tacit_failed", "gauge", "1 where rounds have ended with a fault, as by a spent budget."),
+    Metric("tacit_model_finite", "gauge", "0 where the model has diverged; 1 without a model too."),
+    Metric("tacit_disk_free_bytes", "gauge", "Free bytes on the disk of the store."),
+    Metric("tacit_ledger_releases", "gauge", "Releases in the ledger."),
     *(
         Metric(f"tacit_{unit}_{name}", "gauge", f"{text} In {measure}.")
         for unit, measure in (("epsilon", "epsilon"), ("rho", "rho of zCDP"))
@@ -95,6 +100,7 @@ METRICS = (
 FIXED_LABELS = {
     "outcome": ("used", "queued", "bad", "known", "turned_away"),
     "direction": ("in", "out"),
+    "state": ("open", "late", "dead", "refused", "quarantined"),
 }
 """Labels whose values are the same for every peer."""
 NEIGHBOUR_LABELS = ("to", "from", "neighbour")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.contract import Objective
-from tacit.objectives.probabilities import LOG_ODDS, probabilities
+from tacit.objectives.probabilities import has_probabilities, probabilities
 from tacit.peer.sources.queue import SampleForm
 
 
@@ -41,7 +41,7 @@ def named_prediction(form: SampleForm, objective: Objective, output: NDArray[Any
     labels, score = form.labels, np.asarray(output, np.float64)
     best = int(score > 0) if form.task == "binary" else int(score.argmax())
     found: dict[str, Any] = {"class": labels[best]}
-    if objective.name in LOG_ODDS:
+    if has_probabilities(objective):
         shares = probabilities(objective, score[None])[0]
         found["probability"] = {str(label): float(share) for label, share in zip(labels, shares, strict=True)}
     by_class = {str(label): float(each) for label, each in zip(labels, score, strict=True)} if score.ndim else None

@@ -105,7 +105,12 @@ class LiveLog:
             raise ResultError(f"{path} is being written by another run; wait, or name another directory") from None
 
     def rows(
-        self, done: int, blocks: Sequence[Block], figures: Mapping[str, float | None], rate: float | None = None
+        self,
+        done: int,
+        blocks: Sequence[Block],
+        figures: Mapping[str, float | None],
+        rate: float | None = None,
+        rounds: int | None = None,
     ) -> None:
         """Write curves of some more rounds, and how far the run is.
 
@@ -114,9 +119,11 @@ class LiveLog:
           blocks: Curves.
           figures: What a list of runs tells of this one.
           rate: Rounds per second.
+          rounds: That there will be; None: as the header says.
         """
         told = {name: number(value) for name, value in figures.items()}
-        self.line({"rows": list(blocks), "done": done, "at": time.time(), "rate": number(rate), "figures": told})
+        state = {"done": done, "at": time.time(), "rate": number(rate), "figures": told}
+        self.line({"rows": list(blocks), **state, **({} if rounds is None else {"rounds": rounds})})
 
     def end(self, how: Ended, done: int, error: str = "") -> None:
         """Write how it ended, and close.
@@ -177,7 +184,8 @@ def block(rounds: NDArray[np.integer], curves: Mapping[str, NDArray[np.float64]]
 
 
 def _curve(values: NDArray[np.float64]) -> list[list[float | None]]:
-    band = mean_band(values)
+    with np.errstate(all="ignore"):  # what diverges is told as a gap
+        band = mean_band(values)
     alike = band.n == 1 or bool((values == values[:1]).all())
     return [
         [number(value) for value in line.tolist()]

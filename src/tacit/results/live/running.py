@@ -38,6 +38,7 @@ class RunningAverages:
 
     def _sum(self, name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
         before = self._sums.get(name, np.zeros((len(values), 1)))
-        found: NDArray[np.float64] = before + np.cumsum(values, axis=1)
+        with np.errstate(all="ignore"):
+            found: NDArray[np.float64] = before + np.cumsum(values, axis=1)
         self._sums[name] = found[:, -1:]
         return found
