@@ -43,7 +43,19 @@ class Going:
     """A run of which a test says how far it is."""
 
     def __init__(self, folder: LiveFolder, label: str, agents: int = 12, rounds: int = 1000, **settings: Any) -> None:
-        self.about = About("online_push_sum", agents, 2, rounds, 0, "float32", "a ring", "made up", "accuracy", True, "epsilon 1 per record")
+        self.about = About(
+            "online_push_sum",
+            agents,
+            2,
+            rounds,
+            0,
+            "float32",
+            "a ring",
+            "made up",
+            "accuracy",
+            True,
+            "epsilon 1 per record",
+        )
         self.file = folder(label, {"run": {"rounds": rounds}, "algorithm": [{"name": "online_push_sum", **settings}]})
         self.sights, self.done = MadeUpSights(agents), 0
         self.file(Part(self.about, 0, {}, sights=self.sights))
@@ -52,7 +64,10 @@ class Going:
         """Go on for some rounds."""
         at = np.arange(self.done + 1, self.done + rounds + 1)[:, None] + np.zeros((1, 2))
         self.done = self.sights.done = self.done + rounds
-        figures = {"loss": 0.3 + np.exp(-at / 40) + 0.01 * np.array([[-1, 1]]), "bits": np.full(at.shape, 960 * self.about.agents)}
+        figures = {
+            "loss": 0.3 + np.exp(-at / 40) + 0.01 * np.array([[-1, 1]]),
+            "bits": np.full(at.shape, 960 * self.about.agents),
+        }
         figures["accuracy"] = 1 - 0.5 * figures["loss"]
         recorded = {"consensus": 4 * np.exp(-at[-1:] / 30)}
         # A frame takes a hundredth of the run's time at most: so many seconds allow one in each part.

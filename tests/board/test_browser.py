@@ -57,15 +57,23 @@ def test_runs_are_found_filtered_and_compared(browser: Any, board: Served, store
         page.get_by_role("heading", name="2 runs compared").wait_for()
         loss = page.locator("figure.chart").first
         loss.locator("g[data-line] .line").nth(1).wait_for()
-        assert page.locator("table.side tr", has_text="algorithm.step").locator("td").all_inner_texts() == ["0.1", "0.2"]
+        assert page.locator("table.side tr", has_text="algorithm.step").locator("td").all_inner_texts() == [
+            "0.1",
+            "0.2",
+        ]
         assert page.locator("table.side tr", has_text="run.rounds").count() == 0  # the same in both
         # A name switches its line in every plot; the arrow keys tell values.
         button = loss.locator(".legend button", has_text="Diffusion")
         button.click()
-        until(page, "document.querySelectorAll('g[data-line]').length === document.querySelectorAll('figure.chart').length")
+        until(
+            page,
+            "document.querySelectorAll('g[data-line]').length === document.querySelectorAll('figure.chart').length",
+        )
         assert button.get_attribute("aria-pressed") == "false"
         button.press("Enter")
-        until(page, "document.querySelectorAll('g[data-line]').length > document.querySelectorAll('figure.chart').length")
+        until(
+            page, "document.querySelectorAll('g[data-line]').length > document.querySelectorAll('figure.chart').length"
+        )
         plot = loss.locator("svg.plot")
         plot.focus()
         plot.press("End")
@@ -134,7 +142,9 @@ def test_an_agent_is_opened(browser: Any, board: Served, root: Path) -> None:
         page.locator("[data-placed]").wait_for()
         canvas = page.locator(".sheet canvas")
         # Pressed on where it lies.
-        place = canvas.evaluate("canvas => { canvas.scrollIntoView(); return canvas.getBoundingClientRect().toJSON(); }")
+        place = canvas.evaluate(
+            "canvas => { canvas.scrollIntoView(); return canvas.getBoundingClientRect().toJSON(); }"
+        )
         spots = [(0.15 + 0.02 * x, 0.1 + 0.04 * y) for y in range(20) for x in range(35)]
         for x, y in spots:  # over the picture, until an agent is under the pointer
             page.mouse.move(place["x"] + place["width"] * x, place["y"] + place["height"] * y)
@@ -190,7 +200,9 @@ def test_a_lost_connection_is_told_and_mended(browser: Any, loop: Loop, tmp_path
         page.locator("#connection", has_text="connected").wait_for()
         assert not page.locator("#lost").is_visible()
         page.locator(".progress small", has_text="50 of").wait_for()
-        tab.faults[:] = [fault for fault in tab.faults if "ERR_CONNECTION" not in fault and "ERR_INCOMPLETE" not in fault]
+        tab.faults[:] = [
+            fault for fault in tab.faults if "ERR_CONNECTION" not in fault and "ERR_INCOMPLETE" not in fault
+        ]
 
 
 def test_an_empty_folder_says_what_to_do(browser: Any, loop: Loop, tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def standing(loop: Loop, tmp_path: Path) -> Iterator[Standing]:
         found.down(name)
 
 
-def test_a_peer_that_dies_is_red_and_comes_back_green(browser: Any, loop: Loop, standing: Standing, tmp_path: Path) -> None:
+def test_a_peer_that_dies_is_red_and_comes_back_green(
+    browser: Any, loop: Loop, standing: Standing, tmp_path: Path
+) -> None:
     federation = Federation(load_fleet(standing.fleet.write(standing.ports)))
     with served(loop, tmp_path, federation) as board, opened(browser, board) as tab:
         page = tab.open("peers")
@@ -62,7 +64,9 @@ def test_a_peer_that_dies_is_red_and_comes_back_green(browser: Any, loop: Loop, 
         assert time.monotonic() - began < DOWN_WITHIN
         assert page.evaluate(colour) != green
         assert "down" in card.locator("header .badge").inner_text()  # in words, too
-        assert card.locator("header .badge svg path").get_attribute("d") != page.locator("[data-peer='hospital-a'] header .badge svg path").get_attribute("d")
+        assert card.locator("header .badge svg path").get_attribute("d") != page.locator(
+            "[data-peer='hospital-a'] header .badge svg path"
+        ).get_attribute("d")
         until(page, "document.getElementById('announcer').textContent.includes('hospital-b is down')")
         page.get_by_text("1 of 2 peers up").wait_for()
 
