@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reproduction.tests.tables import SEEDS, missed, row
 from tacit.core.errors import DataError
 from tacit_reproduction.gauthier import npfl, npfl_data
 from tacit_reproduction.gauthier.npfl_data import CONNECTED, DRAWN, World, parts, world
-from tacit_reproduction.table import Results, Row
-
-SEEDS = 12
-JITTER = 0.02 * np.random.default_rng(0).normal(size=(100, SEEDS))
+from tacit_reproduction.table import Results
 
 
 @pytest.mark.parametrize("network", [CONNECTED, DRAWN])
@@ -79,22 +77,16 @@ def made(change: Callable[[str, str], dict[str, float]] = lambda network, name: 
         for name, level in LEVELS.items():
             rough = 0.1 if name == "batch SAC" else 0.5
             values = {"settled": level, "early": level / 2, "roughness": rough, **STRENGTHS, **change(network, name)}
-            measures = {key: value + JITTER[len(rows)] * abs(value) for key, value in values.items()}
-            curve = {"nmsd": np.full((SEEDS, 2), level), "rounds": np.array([5, 10])}
-            tau = {f"tau, {words}": np.full((SEEDS, 2), 0.1) for words in npfl.SHOWN}
-            rows.append(Row({"network": network, "method": name}, {**measures, **curve, **tau}))
+            found = row({"network": network, "method": name}, len(rows), "nmsd", **values)
+            tau = {f"tau, {words}": np.full((SEEDS, 4), 0.1) for words in npfl.SHOWN}
+            rows.append(found._replace(measures={**found.measures, **tau}))
     return Results(rows)
 
 
-def test_all_claims_hold_on_a_table_as_the_text_has_it() -> None:
-    judgement = npfl.judge(made())
-    assert [claim.claim for claim in judgement.claims if not claim.holds] == []
-    assert judgement.headlines[0].verdict == "reproduced"
-
-
 @pytest.mark.parametrize(
-    ("name", "changed", "missed"),
+    ("name", "changed", "wrong"),
     [
+        ("one model", {}, []),
         ("one model", {"settled": -19.0}, [0]),
         ("tau = 0", {"settled": -21.0}, [1]),
         ("tau = 0.2", {"settled": -20.0}, [2]),
@@ -103,22 +95,11 @@ def test_all_claims_hold_on_a_table_as_the_text_has_it() -> None:
         ("SAC", {"settled": -20.8}, [7]),
         ("batch DPG", {"settled": -20.5}, [8]),
         ("batch SAC", {"roughness": 0.6}, [9]),
-        ("SAC", {"poor near": 0.04, "poor end": 0.05, "rich at 0": 30.0}, [20, 21, 22]),
+        ("SAC", {"poor near": 0.04, "poor end": 0.2, "rich at 0": 30.0}, [20, 21, 22]),
     ],
 )
-def test_another_order_is_reported(name: str, changed: dict[str, float], missed: list[int]) -> None:
-    results = made(lambda network, method: changed if (network, method) == (CONNECTED, name) else {})
-    judgement = npfl.judge(results)
-    assert [k for k, claim in enumerate(judgement.claims) if not claim.holds] == missed
-    tuned = any(3 <= k <= 7 for k in missed)
+def test_claims_follow_the_numbers(name: str, changed: dict[str, float], wrong: list[int]) -> None:
+    judgement = npfl.judge(made(lambda network, method: changed if (network, method) == (CONNECTED, name) else {}))
+    assert missed(judgement) == wrong
+    tuned = any(3 <= place <= 7 for place in wrong)
     assert judgement.headlines[0].verdict == ("depends on an open setting" if tuned else "reproduced")
-
-
-@pytest.mark.slow
-def test_a_tiny_run_learns_on_both_networks() -> None:
-    rows = npfl.run(("SAC", 40, 2, 0))
-    assert [row.factors["network"] for row in rows] == [CONNECTED, DRAWN]
-    for row in rows:
-        assert row.measures["nmsd"].shape == (2, 8)
-        assert row.measures["settled"].max() < -5
-        assert (row.measures["tau"] != 0.05).all()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reproduction.tests.rizk.made_up import failing, row, verdicts
+from reproduction.tests.tables import failing, row, verdicts
 from tacit.streams import linear_regression
 from tacit_reproduction.rizk import fedavg_private as private
 from tacit_reproduction.rizk import gfl_regression as gfl
@@ -57,7 +57,7 @@ def curvature(x: Floats, ridge: float) -> Floats:
     return np.asarray(np.einsum("kni,knj->ij", x, x) / (x.shape[0] * x.shape[1]) + ridge * np.eye(2))
 
 
-@pytest.mark.parametrize("noise", ["models", "updates"])
+@pytest.mark.parametrize("noise", ["models", pytest.param("updates", marks=pytest.mark.covered_by("models"))])
 def test_noise_of_the_text_s_size_reaches_the_server(monkeypatch: pytest.MonkeyPatch, noise: str) -> None:
     """All clients with all of their samples in one step: what is left is the noise, in the text's units."""
     changes = {"CLIENTS": 5, "COHORT": 5, "SIZES": (8, 8), "BATCH_SIZES": (8, 8), "LOCAL_STEPS": (1, 1)}
@@ -74,7 +74,7 @@ def test_noise_of_the_text_s_size_reaches_the_server(monkeypatch: pytest.MonkeyP
         assert off(found.of("settled", step=step, variance=variance), 2 * expected) > 5
 
 
-@pytest.mark.parametrize("noise", ["random", "homomorphic"])
+@pytest.mark.parametrize("noise", ["homomorphic", pytest.param("random", marks=pytest.mark.covered_by("homomorphic"))])
 def test_noise_between_servers_is_what_the_text_has_it(monkeypatch: pytest.MonkeyPatch, noise: str) -> None:
     changes = {"SERVERS": 4, "CLIENTS": 2, "COHORT": 2, "SAMPLES": 8, "BATCH_SIZES": (8, 8), "LOCAL_STEPS": (1, 1)}
     for name, value in changes.items():

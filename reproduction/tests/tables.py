@@ -1,14 +1,14 @@
-"""Made-up samples, so that verdicts are known beforehand."""
+"""Made-up tables of outcomes, of which the verdicts are known beforehand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from tacit_reproduction.rizk.ijcnn1 import Samples
 from tacit_reproduction.study import Judgement
-from tacit_reproduction.table import Factor, Floats, Row
+from tacit_reproduction.table import Floats, Row
 
 SEEDS = 12
 WOBBLE = np.random.default_rng(5).normal(0, 0.02, (50, SEEDS))
@@ -19,12 +19,17 @@ def sample(level: float, k: int = 0) -> Floats:
     return level + WOBBLE[k % 50]
 
 
-def row(factors: Mapping[str, Factor], k: int, curve: str = "", **levels: float) -> Row:
-    """One cell, whose samples are apart from those of other k."""
+def row(factors: Mapping[str, Any], k: int = 0, curve: str = "", places: str = "rounds", **levels: float) -> Row:
+    """One cell, whose samples are apart from those of other k; a curve is there to be drawn alone."""
     measures = {name: sample(level, k) for name, level in levels.items()}
     if curve:
-        measures |= {"rounds": np.arange(1, 5), curve: np.ones((SEEDS, 4))}
+        measures |= {places: np.arange(1, 5), curve: np.ones((SEEDS, 4))}
     return Row(factors, measures)
+
+
+def missed(judgement: Judgement) -> list[int]:
+    """Return the places of the claims that do not hold."""
+    return [place for place, claim in enumerate(judgement.claims) if not claim.holds]
 
 
 def failing(judgement: Judgement) -> set[str]:
@@ -35,11 +40,3 @@ def failing(judgement: Judgement) -> set[str]:
 def verdicts(judgement: Judgement) -> list[str]:
     """Return the headlines' verdicts in order."""
     return [each.verdict for each in judgement.headlines]
-
-
-def blobs() -> Samples:
-    """Two blobs in place of ijcnn1, of which one is rare."""
-    rng = np.random.default_rng(0)
-    y = np.where(np.arange(1500) % 10 == 0, 1, -1).astype(np.float32)
-    x = np.concatenate([rng.normal(size=(1500, 3)) + 1.5 * y[:, None], np.ones((1500, 1))], axis=1).astype(np.float32)
-    return Samples(x[:1000], y[:1000], x[1000:], y[1000:], "two blobs")
