@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tacit.core.contract import Clip, Objective
 from tacit.core.errors import ConfigError, ContractError, DataError
 from tacit.objectives import from_loss, logistic, softmax, squared
-from tacit.privacy.clipping import all_finite, clip, clipped_gradient, records_in, refuse_nonfinite
+from tacit.privacy.clipping import all_finite, clip, clipped_gradient, refuse_nonfinite
+from tacit.privacy.per_record.records import records_in
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 NORMS = ("l2", "l1", "linf")

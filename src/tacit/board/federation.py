@@ -162,7 +162,10 @@ class Federation:
             client.close()
 
     async def start(self, name: str) -> None:
-        """Start a peer by its command in the fleet, for whoever holds the operator's certificate."""
+        """Start a peer by its command in the fleet, for whoever holds the operator's certificate.
+
+        What it says goes to NAME.log beside the fleet's file.
+        """
         one, operator = self._peer(name), self._acting()
         command = one.peer.start
         if command is None:
@@ -172,13 +175,16 @@ class Federation:
         self._note("start", name, operator)
         holder = operator.current().name
         try:
-            one.child = await asyncio.create_subprocess_exec(
-                *command,
-                cwd=self.fleet.file.parent,
-                env={**os.environ, STARTED_BY: holder},
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,  # it outlives the board
-            )
+            with (self.fleet.file.parent / f"{name}.log").open("ab") as log:
+                one.child = await asyncio.create_subprocess_exec(
+                    *command,
+                    cwd=self.fleet.file.parent,
+                    env={**os.environ, STARTED_BY: holder},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # it outlives the board
+                )
         except OSError as error:
             raise ConfigError(f"[peers.{name}] start: {command[0]} cannot be run ({error.strerror})") from error
 

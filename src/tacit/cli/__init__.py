@@ -23,7 +23,7 @@ from tacit.cli import graph, ledger, model, new, peer, privacy, swarm
 from tacit.cli.added import add_extensions
 from tacit.cli.audit import audit
 from tacit.cli.board import board, watching
-from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say
+from tacit.cli.common import INTERRUPTED, check_directory, counted, print_table, reported, say, watchers
 from tacit.cli.sweep import sweep
 from tacit.cli.usage import explained
 from tacit.core.errors import TacitError
@@ -288,7 +288,8 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Tr
             except TacitError as error:  # what was computed is not lost for that
                 say(f"not logged: {error}", err=True)
 
-    outcome = execute(problem, out, command=_command(), finished=finished, watch=trackers)
+    watch, bar = watchers(trackers)
+    outcome = execute(problem, out, command=_command(), finished=finished, watch=watch, bar=bar)
     for words in planned.left_out:
         say(f"note: {words}", err=True)
     say("")

@@ -16,11 +16,23 @@ from tacit.core.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 INTERRUPTED = 130
 WIDTH_OF_A_FILE = 120
 """Tables that do not go to a terminal may be this wide."""
 LONGEST_NAME = 26
+
+
+def watchers(trackers: Sequence[Any]) -> tuple[list[Any], bool | None]:
+    """Return who watches an experiment's runs, and whether a bar shows them: at a terminal there is a view instead."""
+    if not sys.stderr.isatty():
+        return [*trackers], None
+    from rich.console import Console
+
+    from tacit.cli.terminal import TerminalView
+
+    return [TerminalView(Console(stderr=True, highlight=False)), *trackers], False
 
 
 def reported(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,8 +86,14 @@ def keep_to_itself() -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, as wide as the terminal or as a file may be."""
+    console().print(made_table(columns, rows), markup=False)
+
+
+def made_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table to print; its text steers no terminal."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     # Names are to be copied, so that those in the first column are kept whole.
@@ -83,8 +101,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for k, column in enumerate(columns):
         table.add_column(visible(column), overflow="fold", min_width=min(longest, LONGEST_NAME) if k == 0 else None)
     for row in rows:
-        table.add_row(*map(visible, row))
-    console().print(table, markup=False)
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    return table
 
 
 def console() -> Console:

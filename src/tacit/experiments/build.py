@@ -97,7 +97,9 @@ class Problem:
         check = functools.partial(runtime.prepared_topology, graph=graph, channel=self.channel)
         return references_of(self.config, self.objective, self.algorithms, check)
 
-    def runs(self, progress: bool | None = None, watch: Sequence[WatchOf] = ()) -> Iterator[Run]:
+    def runs(
+        self, progress: bool | None = None, watch: Sequence[WatchOf] = (), bar: bool | None = None
+    ) -> Iterator[Run]:
         """Run one algorithm after the other, then the references of private ones; an interrupted one is the last.
 
         Ctrl-C while regret is computed gives the run without it, and is raised afterwards.
@@ -106,6 +108,7 @@ class Problem:
           progress: Whether bars show the rounds, and the solver of the regret; None: where there is a terminal.
           watch: Functions of a run's label and settings that return who is told of its rounds, e.g. a
             `tacit.results.live.LiveFolder`.
+          bar: Whether a bar shows the rounds; None: as `progress` says. One of the watchers may show them instead.
 
         Returns:
           An iterator of finished runs, in the order of the file.
@@ -117,7 +120,9 @@ class Problem:
             if label not in self.config.labels and label not in needed:
                 continue  # the private method that it is a reference of was refused
             try:
-                run = self._run(algorithm, progress, tuple(watcher(label, described) for watcher in watch))
+                run = self._run(
+                    algorithm, progress if bar is None else bar, tuple(watcher(label, described) for watcher in watch)
+                )
             except TacitError as error:
                 if label not in self.config.labels:
                     self.references.leave_out(label, error)

@@ -31,10 +31,11 @@ def execute(
     progress: bool | None = None,
     finished: Callable[[Run], None] = lambda run: None,
     watch: Sequence[WatchOf] = (),
+    bar: bool | None = None,
 ) -> Outcome:
     """Run every algorithm and write the directory; `finished` is told of each run, and `watch` of its rounds.
 
-    While runs go on, live files grow in the directory, for the board.
+    While runs go on, live files grow in the directory, for the board. `bar` is False where a watcher shows the rounds.
 
     The directory is locked all the while: a second writer is refused before it has begun. Ctrl-C ends it early: what
     is done is written, the algorithm that was under way with the rounds that it had finished. With nothing done yet it
@@ -45,7 +46,7 @@ def execute(
         check_libraries()
     with nullcontext() if directory is None else writing(directory):
         live = () if directory is None else (LiveFolder(directory),)
-        runs, stopped = _runs(problem, progress, finished, (*live, *watch))
+        runs, stopped = _runs(problem, progress, finished, (*live, *watch), bar)
         config = problem.config
         refused = tuple(problem.refused or ())
         comparison = Comparison(tuple(run.record() for run in runs), config.run.name, config.settings(), refused)
@@ -57,12 +58,16 @@ def execute(
 
 
 def _runs(
-    problem: Problem, progress: bool | None, finished: Callable[[Run], None], watch: Sequence[WatchOf]
+    problem: Problem,
+    progress: bool | None,
+    finished: Callable[[Run], None],
+    watch: Sequence[WatchOf],
+    bar: bool | None,
 ) -> tuple[list[Run], bool]:
     """Return what was run, and whether it was interrupted."""
     runs: list[Run] = []
     try:
-        for run in problem.runs(progress, watch):
+        for run in problem.runs(progress, watch, bar):
             runs.append(run)
             finished(run)
     except KeyboardInterrupt:

@@ -93,8 +93,8 @@ class Network:
         for layer in (params.convolution1, params.convolution2):
             image = _apart(_pooled(_apart(_apart(_patches(image)) @ layer.weight + layer.bias)))
         flat = image.reshape(*x.shape[:-1], -1)
-        hidden = jax.nn.relu(_product(flat, params.hidden.weight) + params.hidden.bias)
-        return _product(hidden, params.output.weight) + params.output.bias
+        hidden = jax.nn.relu(flat @ params.hidden.weight + params.hidden.bias)
+        return hidden @ params.output.weight + params.output.bias
 
 
 @dataclass(frozen=True)
@@ -182,28 +182,3 @@ def _pooled(image: Array) -> Array:
     """Return the maximum of each 2 x 2 square."""
     *lead, height, width, channels = image.shape
     return image.reshape(*lead, height // POOL, POOL, width // POOL, POOL, channels).max(axis=(-4, -2))
-
-
-@jax.custom_vjp
-def _product(x: Array, weight: Array) -> Array:
-    """x @ weight, whose gradient for one record is written as a broadcast.
-
-    XLA then computes a record's gradient where it is clipped and summed, instead of storing it for every record: of a
-    large layer these are most of the memory that a round would need.
-    """
-    return x @ weight
-
-
-def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return x @ weight, (x, weight)
-
-
-def _product_backward(kept: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
-    x, weight = kept
-    if x.ndim == 1:
-        return cotangent @ weight.T, x[:, None] * cotangent[None, :]
-    flat, back = x.reshape(-1, x.shape[-1]), cotangent.reshape(-1, cotangent.shape[-1])
-    return cotangent @ weight.T, flat.T @ back
-
-
-_product.defvjp(_product_forward, _product_backward)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from tacit.core.contract import unprotected
 from tacit.core.lazy import lazy_exports
-from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts, present_in, records_in
+from tacit.privacy.clipping import clipped_gradient, clipped_mean, gradient_parts
 from tacit.privacy.events import EVERYONE, Event, Loss
 from tacit.privacy.mechanisms import bounded_laplace, classic_gaussian, decaying_gaussian, gaussian, laplace
 from tacit.privacy.noise import from_grid
+from tacit.privacy.per_record.records import present_in, records_in
 from tacit.privacy.release import release
 from tacit.privacy.statements import statement
 

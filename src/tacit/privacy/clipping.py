@@ -18,6 +18,9 @@ A gradient that is not finite has no direction to keep. Compiled code cannot rai
 contribution within the bound, so that privacy holds. Whether that happened is not a second result but a second
 function, `all_finite`, of the same input: callers who do not count need not unpack, and for those who do, XLA shares
 the work. Outside compiled code `refuse_nonfinite` raises.
+
+Of a model of up to `SMALL` parameters each record's gradient is formed and clipped; of a larger one `per_record` finds
+the norms without the gradients, with margins of its own.
 """
 
 from __future__ import annotations
@@ -31,11 +34,16 @@ import numpy as np
 
 from tacit.core.contract import Array, Batch, Clip, Key, Objective, Params, Separable, Tree
 from tacit.core.errors import ConfigError, ContractError, DataError
+from tacit.privacy.per_record.blocks import in_blocks, records_at_once
+from tacit.privacy.per_record.records import present_in, records_in
 
-_BLOCK = 32
+BLOCK = 32
 _FIXED_ROUNDINGS = 24
 """Division 4, square root 4, quotient of the bound 4, product 1, squares 9 / 2, in units of eps / 2: 9 eps, taken
 with room to spare."""
+SMALL = 2**14
+"""Parameters of a model up to which every record's gradient is formed. The number of records has no say, so that one is
+clipped alike in a batch and by itself, as a peer takes it to enforce its mechanism."""
 _SMALLEST_BOUND, _LARGEST_BOUND = 2.0**-30, 2.0**30
 
 
@@ -69,49 +77,6 @@ def refuse_nonfinite(tree: Tree, what: str) -> None:
                 f"{what}{place} is {array[tuple(bad[0])]}, and {len(bad) - 1} more entries of that array are not "
                 "finite; expected finite numbers: clean the data, or take a smaller step"
             )
-
-
-def records_in(batch: Batch) -> int:
-    """Count the places for records in a batch, absent records included: a shape, so it tells nothing of the data.
-
-    Args:
-      batch: `y` of shape () is one record and (b,) is b of them; a batch without `y` is one record.
-
-    Returns:
-      A Python int, also under `jax.jit`.
-
-    Example:
-      >>> import numpy as np
-      >>> from tacit.streams import Batch
-      >>> records_in(Batch(np.ones((3, 2)), np.ones(3)))
-      3
-    """
-    y = getattr(batch, "y", None)
-    if y is None or jnp.ndim(y) == 0:
-        return 1
-    places = int(jnp.shape(y)[0])
-    if places == 0:
-        raise DataError("a batch has no place for a record (y has shape (0,)); pad it and give the padding weight 0")
-    return places
-
-
-def present_in(batch: Batch) -> Array | int:
-    """Count the records that are there in a batch: places of a weight above 0.
-
-    Args:
-      batch: As for `records_in`; without a `weight` all records are there.
-
-    Returns:
-      An int, or an array under a weight.
-
-    Example:
-      >>> import numpy as np
-      >>> from tacit.streams import Batch
-      >>> int(present_in(Batch(np.ones((3, 2)), np.ones(3), np.array([1.0, 0.0, 2.0]))))
-      2
-    """
-    places, weight = records_in(batch), getattr(batch, "weight", None)
-    return places if weight is None else jnp.sum(jnp.broadcast_to(jnp.asarray(weight) > 0, (places,)))
 
 
 class GradientParts(NamedTuple):
@@ -149,10 +114,32 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
     if clip is None:
         return GradientParts(lambda params, batch, over=None, key=None: gradient(params, batch, key), None)
     penalty = jax.grad(loss.regulariser) if isinstance(loss, Separable) else None
-    mean = clipped_mean(gradient, clip)
+    mean = _clipped_gradients(_learnt(objective, apart=True), clip)
     if objective.training is None:
         return GradientParts(lambda params, batch, over=None, key=None: mean(params, batch, over), penalty)
     return GradientParts(mean, penalty)
+
+
+def _clipped_gradients(loss: Callable[..., Array], clip: Clip) -> Callable[..., Params]:
+    """Make the mean over a batch of each record's clipped gradient, by the way that the model's size asks for."""
+    formed = clipped_mean(jax.grad(loss), clip)
+
+    def mean(params: Params, batch: Batch, over: Array | None = None, key: Key | None = None) -> Params:
+        if not _large(params, batch):
+            return formed(params, batch, over, key)
+        from tacit.privacy.per_record.gradients import clipped_sum  # a small model does without
+
+        places = records_in(batch)
+        summed = clipped_sum(loss, clip)(params, batch, None if key is None else jax.random.split(key, places))
+        return _over(summed, places if over is None else over)
+
+    return mean
+
+
+def _large(params: Params, batch: Batch) -> bool:
+    """Whether the gradients of single records are too large to be formed."""
+    several = jnp.ndim(getattr(batch, "y", 0)) > 0
+    return several and sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)) > SMALL
 
 
 def _learnt(objective: Objective, apart: bool) -> Callable[..., Array]:
@@ -209,10 +196,19 @@ def clipped_mean(of_one: Callable[..., Tree], clip: Clip) -> Callable[..., Tree]
         count = places if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
             return of_record(params, batch) if key is None else of_record(params, batch, key)
-        each = _of_each(of_record, params, batch, *(() if key is None else (jax.random.split(key, places),)))
-        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / jnp.asarray(count, leaf.dtype), each)
+        keys = () if key is None else (jax.random.split(key, places),)
+
+        def of_some(some: tuple[Batch, tuple[Key, ...]]) -> Tree:
+            return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), _of_each(of_record, params, some[0], *some[1]))
+
+        one = jax.eval_shape(of_record, params, *_first((batch, *keys)))
+        return _over(in_blocks(of_some, (batch, keys), records_at_once(one)), count)
 
     return mean
+
+
+def _over(summed: Tree, count: Array | int) -> Tree:
+    return jax.tree.map(lambda leaf: leaf / jnp.asarray(count, leaf.dtype), summed)
 
 
 def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch], Array]:
@@ -232,7 +228,8 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
       >>> share(jnp.zeros(1), tacit.streams.Batch(jnp.ones((2, 1)), jnp.asarray([0.5, 9.0])))
       Array(0.5, dtype=float32)
     """
-    gradient = jax.grad(_learnt(objective, apart=True))
+    loss = _learnt(objective, apart=True)
+    gradient = jax.grad(loss)
     key = None if objective.training is None else jax.random.key(0)  # one draw for all: it is a figure to look at
     size: Callable[[Array], Array] = {"l1": jnp.abs, "l2": jnp.square, "linf": jnp.abs}[clip.norm]
     bound = clip.bound**2 if clip.norm == "l2" else clip.bound
@@ -244,6 +241,11 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
         return sum((jnp.sum(leaf) for leaf in sizes), jnp.zeros(())) > bound
 
     def share(params: Params, batch: Batch) -> Array:
+        if _large(params, batch):
+            from tacit.privacy.per_record.gradients import number_above
+
+            number = number_above(lambda params, record: loss(params, record, key), clip)
+            return number(params, batch) / jnp.maximum(present_in(batch), 1)
         cut = _of_each(above, params, batch)
         there = jnp.broadcast_to(
             jnp.asarray(1.0 if getattr(batch, "weight", None) is None else batch.weight) > 0, cut.shape
@@ -251,6 +253,10 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
         return jnp.sum(cut & there) / jnp.maximum(jnp.sum(there), 1)
 
     return share
+
+
+def _first(records: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, records)
 
 
 def _of_each(function: Callable[..., Tree], params: Params, batch: Batch, *keys: Array) -> Tree:
@@ -312,7 +318,7 @@ def _cut(arrays: list[Array], bound: float) -> list[Array]:
     finite = all_finite(arrays)
 
     def cut(array: Array) -> Array:
-        limit = _rounded_down(bound, array.dtype)
+        limit = rounded_down(bound, array.dtype)
         # Not minimum and maximum: those may flush a subnormal number, which is inside.
         cut_off = jnp.where(array > 0, limit, -limit)
         return jnp.where(jnp.abs(array) <= limit, jnp.where(finite, array, 0), jnp.where(finite, cut_off, 0))
@@ -335,11 +341,11 @@ def _scaled(arrays: list[Array], clip: Clip) -> list[Array]:
 
     total, deepest = jnp.zeros((), dtype), 0
     for share in shares:
-        part, levels = _sum(jnp.abs(share) if clip.norm == "l1" else share * share)
+        part, levels = blocked_sum(jnp.abs(share) if clip.norm == "l1" else share * share)
         total, deepest = total + part, max(deepest, levels)
-    roundings = _FIXED_ROUNDINGS + len(arrays) + _BLOCK * deepest
+    roundings = _FIXED_ROUNDINGS + len(arrays) + BLOCK * deepest
     widest = max(float(np.finfo(array.dtype).eps) for array in arrays)
-    lowered = _rounded_down(clip.bound * (1 - roundings * widest), dtype)
+    lowered = rounded_down(clip.bound * (1 - roundings * widest), dtype)
 
     # NaN where an entry is not finite (inf times 1 / inf is NaN as well), otherwise from 1 to the number of entries.
     norm = total if clip.norm == "l1" else jnp.sqrt(total)
@@ -352,18 +358,18 @@ def _scaled(arrays: list[Array], clip: Clip) -> list[Array]:
     ]
 
 
-def _sum(array: Array) -> tuple[Array, int]:
+def blocked_sum(array: Array) -> tuple[Array, int]:
     """Return the sum of terms >= 0 and the number of levels it took, each of which adds up at most a block."""
     terms, levels = array.reshape(-1), 1
-    while terms.size > _BLOCK:
-        terms = jnp.pad(terms, (0, -terms.size % _BLOCK))
+    while terms.size > BLOCK:
+        terms = jnp.pad(terms, (0, -terms.size % BLOCK))
         # Without a barrier XLA may merge the levels into one sum, whose error grows with the number of terms.
-        terms = jax.lax.optimization_barrier(jnp.sum(terms.reshape(-1, _BLOCK), axis=1))
+        terms = jax.lax.optimization_barrier(jnp.sum(terms.reshape(-1, BLOCK), axis=1))
         levels += 1
     return jnp.sum(terms), levels
 
 
-def _rounded_down(value: float, dtype: Any) -> Any:
+def rounded_down(value: float, dtype: Any) -> Any:
     """Return the largest number of that type which is not above value > 0."""
     rounded = np.dtype(dtype).type(value)
     return rounded if float(rounded) <= value else np.nextafter(rounded, rounded.dtype.type(0))

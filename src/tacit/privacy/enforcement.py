@@ -24,7 +24,9 @@ import jax
 import jax.numpy as jnp
 
 from tacit.core.contract import Array, Batch, Clip, Extent, Mechanism, Tree, View
-from tacit.privacy.clipping import clip, present_in, records_in
+from tacit.privacy.clipping import clip
+from tacit.privacy.per_record.blocks import in_blocks, records_at_once
+from tacit.privacy.per_record.records import present_in, records_in
 
 NOTICED = 1e-3
 """A change by more than this share of the sensitivity is no rounding."""
@@ -54,9 +56,14 @@ def enforced(
         axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, batch)
         single = jax.tree.map(lambda leaf: leaf[:, None] if jnp.ndim(leaf) else leaf, batch)
         limit = sensitivity / 2 * records
-        each = jax.vmap(lambda record: _within(of_one(record), limit, norm), in_axes=(axes,))(single)
+
+        def together(some: Batch) -> Tree:
+            each = jax.vmap(lambda record: _within(of_one(record), limit, norm), in_axes=(axes,))(some)
+            return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), each)
+
         count = jnp.maximum(records, present_in(batch))
-        kept = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0) / count.astype(leaf.dtype), each)
+        summed = in_blocks(together, single, records_at_once(value))
+        kept = jax.tree.map(lambda leaf: leaf / count.astype(leaf.dtype), summed)
     apart = jax.tree.map(lambda a, b: jnp.asarray(a - b, jnp.result_type(float)), value, kept)
     return Enforced(kept, ~(_size(apart, norm) <= NOTICED * sensitivity))
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.common import print_table, reported, say
+from tacit.cli.common import made_table, print_table, reported, say
 
 if TYPE_CHECKING:
     from tacit.config.fleet import Fleet
+    from tacit.peer.observing.client import StatusClient
 
 COLUMNS = ("peer", "state", "round", "lag", "links", "refused", "budget left", "certificate ends", "last error")
 
@@ -20,13 +21,20 @@ COLUMNS = ("peer", "state", "round", "lag", "links", "refused", "budget left", "
 def fleet(
     file: Annotated[Path, typer.Argument(help="A fleet.toml: addresses of peers, and an observer's identity.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, in place, until Ctrl-C.")] = False,
 ) -> None:
     """Ask all peers of a fleet for their status, by an observer's certificate; exit code 1 if one is not up."""
     import asyncio
 
     from tacit.config.fleet import load_fleet
+    from tacit.core.errors import ConfigError
 
-    found = asyncio.run(_asked(load_fleet(file)))
+    if watch and as_json:
+        raise ConfigError("--watch shows a table; leave --json out")
+    fleet = load_fleet(file)
+    if watch:
+        asyncio.run(_watched(fleet))
+    found = asyncio.run(_once(fleet))
     if as_json:
         say(json.dumps(found, indent=2))
     else:
@@ -35,42 +43,77 @@ def fleet(
         raise typer.Exit(1)
 
 
-async def _asked(fleet: Fleet) -> list[dict[str, Any]]:
+async def _watched(fleet: Fleet) -> None:
     import asyncio
 
-    from tacit.core.errors import MessageRefused, RemoteError
+    from rich.console import Console
+    from rich.live import Live
+
+    clients = _clients(fleet)
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+        while True:
+            found = await _asked(clients)
+            live.update(made_table(COLUMNS, [_row(one) for one in found]), refresh=True)
+            await asyncio.sleep(fleet.every)
+
+
+async def _once(fleet: Fleet) -> list[dict[str, Any]]:
+    clients = _clients(fleet)
+    try:
+        return await _asked(clients)
+    finally:
+        for client in clients:
+            client.close()
+
+
+def _clients(fleet: Fleet) -> list[StatusClient]:
     from tacit.peer.identity.credentials import IdentityWatch
     from tacit.peer.observing.client import StatusClient
 
     watch = IdentityWatch(fleet.observer, lambda fault: None, "observer")
+    return [StatusClient(name, peer.address, watch) for name, peer in fleet.peers.items()]
 
-    async def one(name: str, address: str) -> dict[str, Any]:
-        client = StatusClient(name, address, watch)
+
+async def _asked(clients: list[StatusClient]) -> list[dict[str, Any]]:
+    """Return what each peer says, all asked at once, or why it says nothing."""
+    import asyncio
+
+    from tacit.core.errors import MessageRefused, RemoteError
+
+    async def one(client: StatusClient) -> dict[str, Any]:
         try:
             status = await client.status()
-            return {**status, "name": name, "state": "up", "said": status.get("state")}
         except MessageRefused as refusal:
-            return {"name": name, "state": "refused", "errors": [f"{refusal.reason}: {refusal.detail}"]}
+            return {"name": client.name, "state": "refused", "errors": [f"{refusal.reason}: {refusal.detail}"]}
         except RemoteError as fault:
-            return {"name": name, "state": "down", "errors": [str(fault)]}
-        finally:
-            client.close()
+            return {"name": client.name, "state": "down", "errors": [str(fault)]}
+        return {**status, "name": client.name, "state": "up", "said": status.get("state")}
 
-    return await asyncio.gather(*(one(name, peer.address) for name, peer in fleet.peers.items()))
+    return await asyncio.gather(*(one(client) for client in clients))
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    links, errors, budget = one.get("links", []), one.get("errors", []), one.get("budget", [])
-    open_ = sum(link["state"] == "open" for link in links)
-    left = f"{budget[0]['left']:.4g} of {budget[0]['limit']:.4g}" if budget else "-"
+    errors, budget = one.get("errors", []), one.get("budget", [])
     return (
         one["name"],
         one["state"],
         str(one.get("round", "-")),
         str(one.get("lag", "-")),
-        f"{open_} of {len(links)} open" if links else "-",
-        str(sum(one.get("refusals", {}).values())) if "refusals" in one else "-",
-        left,
+        _links(one.get("links", [])),
+        str(sum(one["refusals"].values())) if "refusals" in one else "-",
+        f"{budget[0]['left']:.4g} of {budget[0]['limit']:.4g}" if budget else "-",
         str(one.get("certificate_expires", "-"))[:10],
         errors[-1] if errors else "-",
     )
+
+
+def _links(links: list[dict[str, Any]]) -> str:
+    """Return how many links are open, and the worst of the others or the slowest."""
+    if not links:
+        return "-"
+    words = f"{sum(link['state'] == 'open' for link in links)} of {len(links)} open"
+    worst = max(links, key=lambda link: (link["state"] != "open", link["lag"]))
+    if worst["state"] == "open" and not worst["lag"]:
+        return words
+    arrow = "from" if worst["direction"] == "in" else "to"
+    return f"{words}; {arrow} {worst['peer']}: {worst['state']}, lag {worst['lag']}"
