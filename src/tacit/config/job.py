@@ -29,7 +29,8 @@ from pydantic import Field
 
 from tacit import graphs, runtime  # graphs are lazy
 from tacit.config import sections
-from tacit.config.choices import choose, choose_method, make_method, task_of
+from tacit.config.choices import choose, task_of
+from tacit.config.methods import choose_method, make_method
 from tacit.config.own_code import Program, program
 from tacit.config.sections import Place, Section, check, located, toml_text
 from tacit.core import limits
