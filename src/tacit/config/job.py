@@ -209,8 +209,9 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
+    labels = task_of(objective)
     with located(Place(str(path), "[job]")):
-        form = SampleForm.of(settings.features, *task_of(objective), class_names=settings.class_names)
+        form = SampleForm.of(settings.features, *labels, class_names=settings.class_names)
     job = Job(
         settings,
         members,
