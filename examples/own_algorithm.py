@@ -35,7 +35,7 @@ def gossip_with_momentum(
         return State(params, jax.tree.map(jnp.zeros_like, params))
 
     def compute(key, state, batch, view):  # the only function that sees data
-        return state, gradient(state.model, batch)
+        return state, gradient(state.model, batch, key)
 
     def emit(state, released, view):  # what was released has its noise
         velocity = jax.tree.map(lambda v, g: momentum * v + g, state.velocity, released)

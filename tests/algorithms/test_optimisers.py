@@ -12,6 +12,9 @@ import pytest
 
 import tacit
 from tacit.algorithms import REGISTRY
+from tacit.algorithms.optimisers import OPTIMISERS
+from tacit.config.choices import choose_method, make_method
+from tacit.config.sections import Place
 from tacit.core.contract import Mechanism
 from tacit.core.errors import ConfigError
 from tacit.core.lifted import Carrying
@@ -162,3 +165,64 @@ def test_without_data_an_agent_takes_no_step_and_its_memory_stays():
 def test_what_an_optimiser_cannot_do_is_refused(name, mechanism, word):
     with pytest.raises(ConfigError, match=word):
         build(name, mechanism, step=optax.adam(0.1))
+
+
+def test_accumulated_gradients_step_by_their_mean():
+    """Three rounds of a batch of one, and one step, are one round of a batch of three."""
+    batch = stream().chunk(0, 6)
+    alone = jax.tree.map(lambda leaf: leaf[:, :1], batch)
+    three = jax.tree.map(lambda leaf: leaf[:, 0].reshape(2, 1, 3, *leaf.shape[2:]), batch)
+
+    def learnt(part, step):
+        rounds = len(part.y)
+        data = tacit.streams.from_function(
+            lambda start, stop: jax.tree.map(lambda leaf: leaf[start:stop], part), agents=1, rounds=rounds
+        )
+        method = tacit.algorithms.local_online(OBJECTIVE, step)
+        return tacit.simulate(method, tacit.graphs.complete(1), data, rounds=rounds).models
+
+    found = learnt(alone, optax.MultiSteps(optax.adam(0.1), 3))
+    np.testing.assert_allclose(found, learnt(three, optax.adam(0.1)), rtol=1e-4, atol=1e-6)
+
+
+TABLE = Place("job.toml", "[algorithm]")
+
+
+def test_a_file_asks_for_an_optimiser_by_a_table():
+    rate = {"schedule": "inverse_sqrt", "scale": 0.1}
+    asked = {"name": "local_online", "optimiser": {"kind": "adam", "rate": rate, "clip_norm": 0.5}}
+    choice = choose_method(asked, TABLE)
+    described = choice.settings("name")
+    assert described["optimiser"] == {**asked["optimiser"], "b1": 0.9, "b2": 0.999, "eps": 1e-8}
+    assert "step" not in described
+    by_hand = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(lambda count: 0.1 / jnp.sqrt(count + 1.0)))
+    methods = [make_method(choice, OBJECTIVE), tacit.algorithms.local_online(OBJECTIVE, by_hand)]
+    runs = [tacit.simulate(each, tacit.graphs.ring(9), stream(), rounds=6).models for each in methods]
+    np.testing.assert_allclose(*runs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+def test_every_kind_is_that_of_optax(kind):
+    params, gradient = jnp.ones(3), jnp.array([0.5, -1.0, 2.0])
+    rate = {"rate": 0.1} if kind != "sgd" else {"rate": 0.1, "momentum": 0.9}
+    ours, theirs = OPTIMISERS[kind](**rate), getattr(optax, kind)(*rate.values())
+    found = [each.update(gradient, each.init(params), params)[0] for each in (ours, theirs)]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"name": "zcdp_admm", "optimiser": {"kind": "adam", "rate": 0.1}}, "zcdp_admm"),
+        ({"name": "fedavg", "step": 0.1, "optimiser": {"kind": "adam", "rate": 0.1}}, "remove step"),
+        ({"name": "fedavg", "optimiser": {"kind": "adm", "rate": 0.1}}, "'adam'"),
+        ({"name": "fedavg", "optimiser": {"kind": "adam"}}, "rate"),
+        ({"name": "fedavg", "optimiser": {"kind": "adam", "rate": -1.0}}, "rate"),
+        ({"name": "fedavg", "optimiser": {"kind": "sgd", "rate": 0.1, "momentum": 1.0}}, "momentum"),
+        ({"name": "fedavg", "optimiser": {"kind": "adam", "rate": 0.1, "clip_norm": 0.0}}, "clip_norm"),
+    ],
+)
+def test_a_faulty_table_is_refused_in_the_words_of_the_file(settings, word):
+    with pytest.raises(ConfigError, match=word) as refusal:
+        choose_method(settings, TABLE)
+    assert "job.toml" in str(refusal.value)

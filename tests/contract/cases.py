@@ -45,6 +45,7 @@ WITH_LAPLACE = (
     "pso_fed",
     "decentralised_momentum",
     "extra",
+    "scaffold",
 )
 """Methods that are run with Laplace noise on updates; the others have Gaussian noise on gradients."""
 FORMS = {
@@ -70,6 +71,11 @@ FORMS = {
     "decentralised_momentum": ({"nesterov": True}, {}),
     "quasi_global_momentum": ({}, {"nesterov": True, "missing": "renormalise"}),
     "gradient_tracking": ({}, {"combine": "before"}),
+    "choco_sgd": ({"operator": "sign"}, {"operator": "random_k", "share": 0.5}),
+    "fedprox": ({"cohort": 3, "local_steps": [1, 2, 3] * 3}, {}),
+    "scaffold": ({"local_steps": 3}, {"cohort": 3, "local_steps": [1, 2, 3] * 3}),
+    "fedavgm": ({"cohort": 3}, {"local_steps": 2}),
+    "fedadam": ({"variant": "yogi", "missing": "renormalise"}, {"cohort": 3, "variant": "adagrad"}),
     # Windows of its own go by a peer's number.
     "partial_diffusion": ({"share": 3, "coordinated": True, "decay": 0.5}, {"share": 2, "order": "random"}),
 }
@@ -99,6 +105,11 @@ SISTERS = {
     "push_diging": "gradient_tracking",
     "extra": "gradient_tracking",
     "exact_diffusion": "gradient_tracking",
+    "choco_sgd": "gradient_tracking",
+    "fedprox": "fedavg, sampled",
+    "scaffold": "fedavg, sampled",
+    "fedavgm": "fedavg, sampled",
+    "fedadam": "fedavg, sampled",
 }
 """Methods that share their code with another, whose tests are enough for every day."""
 

@@ -91,3 +91,10 @@ def test_the_index_names_every_example() -> None:
     assert not missing
     linked = {target.rstrip("/") for target in re.findall(r"\]\(([^)]+)\)", index) if not target.startswith("..")}
     assert linked <= names | {"own_algorithm.py"}
+
+
+@pytest.mark.covered_by("objectives/test_own_models.py, and docs/networks.md, of which every block runs")
+def test_a_network_learns_more_together(tmp_path: Path) -> None:
+    text = printed("network.py", tmp_path)
+    alone, together, momentum = (float(each) for each in re.findall(r"learnt from (\S+);", text))
+    assert min(together, momentum) > alone + 0.05

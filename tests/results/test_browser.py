@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,23 +12,13 @@ from tacit.models.card import Card, DataCard, MadeCard, ObjectiveCard, PrivacyCa
 from tacit.results import Comparison, Run
 from tacit.results.pages.model_card import page as card_page
 from tacit.results.report import page
+from tests.browser import running
 
 from .conftest import PRIVATE
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MakeRun = Callable[..., Run]
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-    if BROWSER is None:
-        pytest.skip("no browser is installed: apt-get install chromium")
-    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has none for root
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=BROWSER, args=sandbox)
-        yield running
-        running.close()
+browser = pytest.fixture(scope="module")(running)
 
 
 @pytest.fixture

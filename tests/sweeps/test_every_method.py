@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.config.choices import Choice, choose_method
+from tacit.config.choices import Choice
 from tacit.config.experiment_sections import AlgorithmSettings
+from tacit.config.methods import choose_method
 from tacit.config.sections import Place
 from tacit.simulator.simulation import Options
 from tacit.sweeps.vectorised import liftable, simulate_together

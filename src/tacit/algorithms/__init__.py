@@ -21,12 +21,17 @@ if TYPE_CHECKING:
         decentralised_symmetric,
         local_online,
     )
+    from tacit.algorithms.averaging.choco_sgd import choco_sgd
     from tacit.algorithms.averaging.diffusion import adapt_then_combine, combine_then_adapt, consensus, diffusion
     from tacit.algorithms.averaging.distributed_online import distributed_minibatch, distributed_online
+    from tacit.algorithms.compression import compressed
     from tacit.algorithms.federated._importance import Shares, optimal_shares
     from tacit.algorithms.federated.fedavg import fedavg
+    from tacit.algorithms.federated.fedprox import fedprox
     from tacit.algorithms.federated.graph_federated import graph_federated
     from tacit.algorithms.federated.importance_fedavg import importance_fedavg
+    from tacit.algorithms.federated.scaffold import scaffold
+    from tacit.algorithms.federated.server_optimiser import fedadam, fedavgm
     from tacit.algorithms.mirror.constrained_mirror_descent import constrained_mirror_descent, saddle_constants
     from tacit.algorithms.mirror.dynamic_mirror_descent import dynamic_mirror_descent
     from tacit.algorithms.mirror.lagrangian_descent import lagrangian_descent
@@ -54,6 +59,7 @@ _MODULES = {
     "Found": "personalised._discovery",
     "Shares": "federated._importance",
     "averaged": "model_average",
+    "compressed": "compression",
     "find_clusters": "personalised._discovery",
     "inverse": "schedules",
     "inverse_sqrt": "schedules",
@@ -71,8 +77,10 @@ __all__ = [
     "adapt_then_combine",
     "averaged",
     "centralised_online",
+    "choco_sgd",
     "clustered_federated",
     "combine_then_adapt",
+    "compressed",
     "consensus",
     "constrained_mirror_descent",
     "decentralised_asymmetric",
@@ -85,7 +93,10 @@ __all__ = [
     "dynamic_mirror_descent",
     "exact_diffusion",
     "extra",
+    "fedadam",
     "fedavg",
+    "fedavgm",
+    "fedprox",
     "find",
     "find_clusters",
     "gradient_tracking",
@@ -112,6 +123,7 @@ __all__ = [
     "register",
     "robust",
     "saddle_constants",
+    "scaffold",
     "sign_sgd",
     "zcdp_admm",
     "zcdp_subgradient",

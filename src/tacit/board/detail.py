@@ -8,10 +8,10 @@ from typing import Any
 from tacit.board.curves import CURVES, Curves, curves_of
 from tacit.board.live_reader import LiveRecord, text
 from tacit.board.runs import Found, Runs
+from tacit.config.sections import leaves_of
 from tacit.core.errors import ConfigError, TacitError
 from tacit.results.sealed import FILES, Sealed
 from tacit.results.store import load
-from tacit.sweeps.table import leaves_of
 
 MOST_COMPARED = 50
 FIGURES = ("loss", "accuracy", "regret", "consensus", "bits", "epsilon")

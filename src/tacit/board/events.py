@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 
 from tacit.board.runs import Found, Runs
 
-EVERY = 0.5
-"""Seconds from one look to the next."""
+EVERY, REST = 0.5, 5
+"""Seconds from one look to the next, at least; and as a multiple of those that a look takes."""
 SILENCE = 10.0
 """Seconds from one beat to the next, by which a page knows that it is still connected."""
 BEAT = ": the board is here\nevent: beat\ndata: {}\n\n"
@@ -73,9 +73,12 @@ class Broadcast:
         return {run.id: run for run in await run_in_threadpool(self._runs.all)}
 
     async def _watch(self, before: dict[str, Found]) -> None:
+        pause = EVERY
         while self._listeners:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(pause)
+            begun = time.monotonic()
             now = await self._now()
+            pause = max(EVERY, REST * (time.monotonic() - begun))
             self._tell_of(before, now)
             before = now
 

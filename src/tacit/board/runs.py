@@ -7,6 +7,7 @@ and the others with it.
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -85,7 +86,7 @@ class Runs:
     def __init__(self, directory: Path) -> None:
         """Look for runs below a directory."""
         self.directory = directory
-        self._tree = Tree(directory, frozenset({SUMMARY, FOLDER}))
+        self._tree = Tree(directory, lambda name: name == SUMMARY or name.endswith(ENDING), frozenset({FOLDER}))
         self._folders: dict[Path, tuple[tuple[int, ...], _Folder]] = {}
         self._files: dict[Path, tuple[tuple[int, ...], Found]] = {}
         self._found: dict[str, Found] = {}
@@ -123,12 +124,12 @@ class Runs:
         folders: dict[Path, tuple[tuple[int, ...], _Folder]] = {}
         files: dict[Path, tuple[tuple[int, ...], Found]] = {}
         for folder, names in self._tree:
-            if SUMMARY in names:
+            if folder.name == FOLDER:
+                files |= {folder / name: self._log(folder / name) for name in sorted(names - {SUMMARY})}
+            elif SUMMARY in names:
                 signature = _signature(folder / SUMMARY)
                 known = self._folders.get(folder)
                 folders[folder] = known if known and known[0] == signature else (signature, self._in(folder))
-            if FOLDER in names:
-                files |= self._logs(folder)
         if folders == self._folders and files == self._files and self._ordered:
             return
         self._folders, self._files = folders, files
@@ -174,21 +175,14 @@ class Runs:
             words = str(error) if isinstance(error, TacitError | OSError) else f"{SUMMARY} cannot be read ({error!r})"
             return _Folder(replace(blank, state="failed", fault=words[:LONGEST]))
 
-    def _logs(self, folder: Path) -> dict[Path, tuple[tuple[int, ...], Found]]:
-        """Return the runs of a directory's live files."""
-        found = {}
-        try:
-            paths = sorted(path for path in (folder / FOLDER).iterdir() if path.suffix == ENDING)
-        except OSError:
-            return {}
-        for path in paths:
-            signature, known = _signature(path), self._files.get(path)
-            if not signature:
-                continue
-            if known is None or known[0] != signature or known[1].state == "live":
-                known = signature, self._of_log(folder, path)
-            found[path] = known
-        return found
+    def _log(self, path: Path) -> tuple[tuple[int, ...], Found]:
+        """Return the run of a live file."""
+        known = self._files.get(path)
+        signature = _signature(path)
+        # Its writer may end without a word.
+        if known is None or known[0] != signature or known[1].state == "live":
+            return signature, self._of_log(path.parent.parent, path)
+        return known
 
     def _of_log(self, folder: Path, path: Path) -> Found:
         blank = Found(self._relative(folder), folder.name, path.stem, state="failed", live=path)
@@ -269,7 +263,7 @@ def of_summary(blank: Found, summary: dict[str, Any]) -> Found:
 
 def _signature(path: Path) -> tuple[int, ...]:
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except OSError:
         return ()
     return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,11 +1,11 @@
-"""Directories of results below one directory: a folder is listed anew only where it has changed."""
+"""Files of results below a directory, folder by folder: a folder is listed anew only where it has changed."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,8 +37,8 @@ class Tree:
     """Folders below a directory. Links are not followed, so that nothing outside of it is found."""
 
     root: Path
-    wanted: frozenset[str]
-    """Names of files and folders that are told of."""
+    wanted: Callable[[str], object]
+    """Whether a file of this name is told of."""
     entered: frozenset[str] = frozenset()
     """Hidden folders that are looked into."""
     _known: dict[str, Folder] = field(default_factory=dict)
@@ -59,21 +59,21 @@ class Tree:
                 waiting += [(f"{place}/{name}" if place else name, depth + 1) for name in folder.folders]
 
     def _folder(self, place: str, before: Folder | None) -> Folder | None:
-        path = self.root / place
+        path = f"{self.root}/{place}" if place else str(self.root)
         try:
-            status = path.stat() if place == "" else path.lstat()
+            status = os.lstat(path) if place else self.root.stat()
             if not stat.S_ISDIR(status.st_mode):
                 return None
             if before is not None and before.holds(status):
                 return before
             seen = time.time_ns()
             with os.scandir(path) as entries:
-                found = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries if not each.is_symlink()]
+                found = [(each.name, each.is_dir()) for each in entries if not each.is_symlink()]
         except OSError:  # it is gone, or not ours to read
             return None
         return Folder(
             status.st_mtime_ns,
             seen,
-            frozenset(name for name, _ in found if name in self.wanted),
+            frozenset(name for name, inner in found if not inner and self.wanted(name)),
             tuple(sorted(name for name, inner in found if inner and (name[:1] != "." or name in self.entered))),
         )

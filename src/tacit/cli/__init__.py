@@ -164,6 +164,7 @@ def algorithms(
 ) -> None:
     """List the algorithms: where each comes from, what it requires and which parameters it has."""
     from tacit.algorithms import REGISTRY
+    from tacit.algorithms._compressors import COMPRESSORS
     from tacit.algorithms.model_average import AVERAGES
     from tacit.core.robust_rules import RULES
 
@@ -197,6 +198,10 @@ def algorithms(
     say(
         f"robust: methods that share can combine by a rule that liars do not lead astray ({', '.join(RULES)}), by "
         'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.'
+    )
+    say(
+        f"compress: models of methods that share or push can travel in fewer bytes ({', '.join(COMPRESSORS)}), by "
+        'compress = "int8" or a table [algorithm.compress]; help(tacit.algorithms.compressed) explains it.'
     )
     say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
 

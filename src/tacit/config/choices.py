@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, create_model
 
 from tacit.algorithms import REGISTRY, inverse, inverse_sqrt
 from tacit.config.sections import Place, Section, check, located, toml_text, unknown_name
-from tacit.core.contract import Algorithm, Objective, Schedule
+from tacit.core.contract import Objective, Schedule
 from tacit.core.errors import ConfigError, ContractError
 from tacit.core.lazy import LazyTable
 from tacit.objectives import CONSTRAINTS, MIRROR_MAPS
@@ -147,147 +147,36 @@ def choose(
         raise ConfigError(f"{place} {key} = {name!r}: {unknown_name(name, list(functions), key)}{remedy}")
     model, own = _model(functions[name], common, hidden)
     values = check(model, {k: v for k, v in data.items() if k != key}, place, also=(key,))
-    hints = _types(functions[name])
+    hints = types_of(functions[name])
     tables = {
-        inner: _table(kinds, getattr(values, inner), place.table(inner))
+        inner: table_from(kinds, getattr(values, inner), place.table(inner))
         for inner, parameter in own.items()
         if (kinds := _table_kinds(hints[parameter])) and getattr(values, inner) is not None
     }
     return Choice(name, functions[name], values, own, place, tables)
 
 
-class MethodSettings(Section):
-    """Settings of every method, besides its own parameters."""
-
-    average: str | dict[str, Any] | None = None
-    """With which average of its models it predicts: a kind, or a table of kind and settings; see
-    `tacit.algorithms.averaged`."""
-    robust: str | dict[str, Any] | None = None
-    """By which rule it combines what it hears: its name, or a table of rule and settings; see
-    `tacit.algorithms.robust`."""
-    optimiser: dict[str, Any] | None = None
-    """What it steps by instead of `step`: a table of kind and settings; see `tacit.algorithms.optimisers`."""
-
-
-class RobustSettings(Section):
-    """Settings of every rule, besides its own parameters."""
-
-    quarantine: bool = False
-    release: int = Field(default=500, ge=1, lt=2**30)
-
-
-def choose_method(data: Mapping[str, Any], place: Place, common: type[MethodSettings] = MethodSettings) -> Choice:
-    """Check a section that names a method and sets its parameters."""
-    choice = _with_optimiser(_with_rule(choose(CONSTRUCTORS, data, place, common=common, key="name")))
-    average = getattr(choice.values, "average", None)
-    if average is None or "average" in choice.own:
-        return choice
-    from tacit.algorithms.model_average import AVERAGES
-
-    if isinstance(average, str):
-        if average not in AVERAGES:
-            raise ConfigError(f"{place} average = {average!r}: {unknown_name(average, list(AVERAGES), 'average')}")
-        average = {"kind": average}
-    table = _table(AVERAGES, average, place.table("average"))
-    return choice._replace(tables={**choice.tables, "average": table})
-
-
-def _with_optimiser(choice: Choice) -> Choice:
-    """Let the table `optimiser`, where there is one, stand for the parameter `step`."""
-    asked = getattr(choice.values, "optimiser", None)
-    if asked is None or "optimiser" in choice.own:
-        return choice
-    if OPTIMISER not in map(_qualified, get_args(_types(choice.function).get("step"))):
-        raise ConfigError(
-            f"{choice.place} optimiser: {choice.kind!r} takes none; use a method that steps by gradients, e.g. "
-            "distributed_online, online_push_sum or fedavg"
-        )
-    if "step" in choice.values.model_fields_set:
-        raise ConfigError(f"{choice.place} step and optimiser: its rate is in the optimiser's table; remove step")
-    from tacit.algorithms.optimisers import OPTIMISERS
-
-    table = _table(OPTIMISERS, asked, choice.place.table("optimiser"))
-    own = {key: parameter for key, parameter in choice.own.items() if key != "step"}
-    return choice._replace(
-        values=choice.values.model_copy(update={"step": None}),
-        own={**own, "optimiser": "step"},
-        tables={**choice.tables, "optimiser": table},
-    )
-
-
-def _with_rule(choice: Choice) -> Choice:
-    """Check the rule by which a method is to combine."""
-    rule = getattr(choice.values, "robust", None)
-    if rule is None or "robust" in choice.own:
-        return choice
-    from tacit.core.robust_rules import RULES
-
-    place = choice.place.table("robust")
-    chosen = choose(RULES, {"rule": rule} if isinstance(rule, str) else rule, place, common=RobustSettings, key="rule")
-    with located(place):
-        table = Table(chosen.settings("rule"), chosen.function(**chosen.arguments()))
-    return choice._replace(tables={**choice.tables, "robust": table})
-
-
-def _wrapper(choice: Choice, key: str) -> dict[str, Any] | None:
-    """Return the table of what is put around a method, other than by a parameter of its own; None: nothing is."""
-    if key in choice.own or key not in choice.tables:
-        return None
-    settings = choice.tables[key].settings
-    assert isinstance(settings, dict)  # one table, not several
-    return settings
-
-
-def method_name(choice: Choice) -> str:
-    """Return what the method that was chosen is called in tables."""
-    name, rule, average = choice.kind, _wrapper(choice, "robust"), _wrapper(choice, "average")
-    if rule is not None:
-        from tacit.algorithms.robust_mixing import robust_name
-
-        name = robust_name(name, rule["rule"])
-    if average is not None:
-        from tacit.algorithms.model_average import averaged_name
-
-        name = averaged_name(name, average["kind"])
-    return name
-
-
-def make_method(choice: Choice, objective: Objective) -> Algorithm:
-    """Return the method that was chosen, with the rule and the average of its models that were asked for."""
-    with located(choice.place):
-        made: Algorithm = choice.function(objective, **choice.arguments())
-    rule, average = _wrapper(choice, "robust"), _wrapper(choice, "average")
-    if rule is not None:
-        from tacit.algorithms import robust
-
-        with located(choice.place.table("robust")):
-            made = robust(made, **rule)
-    if average is not None:
-        from tacit.algorithms import averaged
-
-        made = averaged(made, **average)
-    return made
-
-
-def _table(
+def table_from(
     functions: Mapping[str, Callable[..., Any]], data: Mapping[str, Any] | list[Mapping[str, Any]], place: Place
 ) -> Table:
+    """Check a table that names a function, or a list of such tables, and make what it names."""
     if isinstance(data, list):
-        each = [_table(functions, one, place) for one in data]
+        each = [table_from(functions, one, place) for one in data]
         return Table([one.settings for one in each], [one.made for one in each])  # type: ignore[misc]
     choice = choose(functions, data, place)
     with located(place):
         return Table(choice.settings(), choice.function(**choice.arguments()))
 
 
-def _qualified(member: Any) -> str:
+def qualified(member: Any) -> str:
+    """Return where a type is found, and its name."""
     return f"{getattr(member, '__module__', '')}.{getattr(member, '__qualname__', '')}"
 
 
 def _table_kinds(hint: Any) -> Mapping[str, Callable[..., Any]] | None:
     """Return what a parameter's table may name, for one that has a table."""
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return next((TABLES[name] for name in map(_qualified, members) if name in TABLES), None)
+    return next((TABLES[name] for name in map(qualified, members) if name in TABLES), None)
 
 
 def _is_own_default(function: Callable[..., Any], parameter: str, value: Any) -> bool:
@@ -297,7 +186,7 @@ def _is_own_default(function: Callable[..., Any], parameter: str, value: Any) ->
 
 def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset()) -> dict[str, inspect.Parameter]:
     """Return the parameters of a function that a configuration can set, by their key there."""
-    hints = _types(function)
+    hints = types_of(function)
     return {
         _key(name): parameter
         for name, parameter in inspect.signature(function).parameters.items()
@@ -305,7 +194,7 @@ def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset(
     }
 
 
-def _types(function: Callable[..., Any]) -> dict[str, Any]:
+def types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's parameters, which decide what a configuration may say."""
     hints = get_type_hints(function)
     for name in inspect.signature(function).parameters:
@@ -319,7 +208,7 @@ def _types(function: Callable[..., Any]) -> dict[str, Any]:
 
 def table_kinds(function: Callable[..., Any]) -> dict[str, list[str]]:
     """Return the parameters of a function that are tables in a configuration -> the kinds that each can be of."""
-    hints = _types(function)
+    hints = types_of(function)
     found = {key: _table_kinds(hints[parameter.name]) for key, parameter in parameters(function).items()}
     return {key: list(kinds) for key, kinds in found.items() if kinds}
 
@@ -327,13 +216,13 @@ def table_kinds(function: Callable[..., Any]) -> dict[str, list[str]]:
 def _model(
     function: Callable[..., Any], common: type[Section], hidden: frozenset[str]
 ) -> tuple[type[BaseModel], dict[str, str]]:
-    hints = _types(function)
+    hints = types_of(function)
     fields: dict[str, Any] = {}
     own: dict[str, str] = {}
     for key, parameter in parameters(function, hidden).items():
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         settable = _settable(hints[parameter.name])
-        if callable(default) or any(_qualified(base) in TABLES for base in type(default).__mro__):
+        if callable(default) or any(qualified(base) in TABLES for base in type(default).__mro__):
             settable, default = Union[settable, None], None  # noqa: UP007 - the type is known at run time only
         fields[key] = (settable, default)
         own[key] = parameter.name

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import graphs, streams
-from tacit.config.choices import Choice, choose, choose_method, method_name, task_of
+from tacit.config.choices import Choice, choose, task_of
 from tacit.config.experiment_sections import (
     AlgorithmSettings,
     DatasetSettings,
@@ -42,6 +42,7 @@ from tacit.config.experiment_sections import (
     liars_of,
 )
 from tacit.config.extensions import Extensions
+from tacit.config.methods import choose_method, method_name
 from tacit.config.schedule import availability_of_agents
 from tacit.config.sections import Place, Section, beside, check, located, read_text, read_toml
 from tacit.core import limits

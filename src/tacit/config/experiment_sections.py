@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.choices import MethodSettings, choose
+from tacit.config.choices import choose
+from tacit.config.methods import MethodSettings
 from tacit.config.sections import Place, Section, Seeding, check, located
 from tacit.core import limits
 from tacit.graphs.channel import LONGEST_DELAY

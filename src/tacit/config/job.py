@@ -29,7 +29,8 @@ from pydantic import Field
 
 from tacit import graphs, runtime  # graphs are lazy
 from tacit.config import sections
-from tacit.config.choices import choose, choose_method, make_method, task_of
+from tacit.config.choices import choose, task_of
+from tacit.config.methods import choose_method, make_method
 from tacit.config.own_code import Program, program
 from tacit.config.sections import Place, Section, check, located, toml_text
 from tacit.core import limits
@@ -208,8 +209,9 @@ def _job(data: Mapping[str, Any], path: Path) -> Job:
         "objective": objective.settings(),
         "algorithm": method.settings("name"),
     }
+    labels = task_of(objective)
     with located(Place(str(path), "[job]")):
-        form = SampleForm.of(settings.features, *task_of(objective), class_names=settings.class_names)
+        form = SampleForm.of(settings.features, *labels, class_names=settings.class_names)
     job = Job(
         settings,
         members,

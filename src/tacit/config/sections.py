@@ -176,6 +176,25 @@ def _is_type_tag(part: Any) -> bool:
     return isinstance(part, str) and (part in ("float", "int", "str", "none", "StepSchedule") or "[" in part)
 
 
+def leaves_of(tree: Any, name: str = "") -> dict[str, Any]:
+    """Return the leaves of a document by dotted keys.
+
+    Args:
+      tree: Tables within tables; a list of one table counts as the table.
+      name: Of the whole.
+
+    Example:
+      >>> leaves_of({"run": {"rounds": 5}, "algorithm": [{"step": 0.1}]})
+      {'run.rounds': 5, 'algorithm.step': 0.1}
+    """
+    if isinstance(tree, Mapping):
+        parts = [leaves_of(inner, f"{name}.{key}" if name else key) for key, inner in tree.items()]
+        return {key: value for part in parts for key, value in part.items()}
+    if isinstance(tree, list) and len(tree) == 1 and isinstance(tree[0], Mapping):
+        return leaves_of(tree[0], name)
+    return {name: tree}
+
+
 def toml_text(value: Any) -> str:
     """Return a value as a TOML file has it; long ones are cut.
 

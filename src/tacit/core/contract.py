@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from tacit.core.correlation import Correlation, Memory
 from tacit.core.mechanism import (
@@ -45,6 +45,9 @@ from tacit.core.messages import (
     push,
     share,
 )
+
+if TYPE_CHECKING:  # a running peer loads packings where its messages are packed
+    from tacit.core.packing import Packing
 
 __all__ = [
     "Adjacency",
@@ -135,6 +138,8 @@ class Phase(NamedTuple):
       answers: Name of an earlier phase's links. Only agents which that phase reached in this round take part, so that a
         sampled cohort works and is waited for, and no other agent; the others keep their state. Between two roles, an
         agent that the earlier phase did not reach keeps its state in that phase as well.
+      packing: How peers write the floating numbers of the private part in fewer bytes; the numbers that `emit` gives
+        must be such as it can write (`tacit.algorithms.compressed`). None: as they are.
     """
 
     links: str
@@ -145,6 +150,7 @@ class Phase(NamedTuple):
     source: str = "peer"
     target: str = "peer"
     answers: str | None = None
+    packing: Packing | None = None
 
 
 @runtime_checkable

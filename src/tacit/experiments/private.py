@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit.config.choices import Choice, choose_method, parameters, task_of
+from tacit.config.choices import Choice, parameters, task_of
 from tacit.config.experiment import Config
 from tacit.config.experiment_sections import AlgorithmSettings, Privacy, PrivacySettings
+from tacit.config.methods import choose_method
 from tacit.config.sections import located
 from tacit.core.errors import TacitWarning
 from tacit.privacy.planning import Plan, plan

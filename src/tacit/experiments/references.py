@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit import runtime
-from tacit.config.choices import Choice, make_method
+from tacit.config.choices import Choice
 from tacit.config.experiment import Config
+from tacit.config.methods import make_method
 from tacit.core.contract import Algorithm, Mechanism, Objective, Requirement, unprotected
 from tacit.core.errors import ConfigError, TacitError, TacitWarning
 from tacit.experiments.constant import constant_run

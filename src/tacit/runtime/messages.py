@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tacit.core.contract import (
     Algorithm,
@@ -27,6 +28,9 @@ from tacit.privacy.noise import hides
 from tacit.privacy.noise.fixed_point import fixed_point_step
 from tacit.runtime.calls import check_state, self_contained, with_data
 from tacit.runtime.data_flow import Flow, Method, Sending, followed, hearing, sending, trace
+
+if TYPE_CHECKING:
+    from tacit.core.packing import Packing
 
 
 class ReleaseSpec(NamedTuple):
@@ -59,6 +63,20 @@ class MessageSpec(NamedTuple):
     addressed: bool
     """Whether the outbox picks whom it is for."""
     release: ReleaseSpec
+    packing: Packing | None = None
+    """How the floating numbers of its private part are written in fewer bytes; None: as they are."""
+
+    def bytes_of_leaves(self) -> list[tuple[int, Packing | None]]:
+        """Return what each leaf of a message takes on the wire, and its packing; None: it is written as it is."""
+        sizes = [(math.prod(leaf.shape), np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(self.message)]
+        found: list[tuple[int, Packing | None]] = [(count * dtype.itemsize, None) for count, dtype in sizes]
+        if self.packing is not None:
+            from tacit.core.packing import packed_size
+
+            for number in range(len(jax.tree.leaves(self.message.private))):
+                size = packed_size(self.packing, *sizes[number])
+                found[number] = found[number] if size is None else (size, self.packing)
+        return found
 
 
 def settle(
@@ -99,7 +117,7 @@ def _message_spec(algorithm: Algorithm, index: int, found: Sending, flow: Flow) 
     from_data = any(jax.tree.leaves(flow.value))
     release = ReleaseSpec(phase.mechanism, coordinates, from_data, found.records, in_sequence, found.value, index)
     _check_correlation(algorithm, release)
-    return MessageSpec(message, outbox.delivery, outbox.to is not None, release)
+    return MessageSpec(message, outbox.delivery, outbox.to is not None, release, phase.packing)
 
 
 def _check_correlation(algorithm: Algorithm, release: ReleaseSpec) -> None:

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit import runtime
 from tacit.core.contract import Algorithm, Array, Batch, Clip, Objective, Params
 from tacit.core.errors import ConfigError
-from tacit.metrics import consensus_distance
+from tacit.metrics import consensus_distance, message_bits
 from tacit.privacy.clipping import clipped_share
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
@@ -166,3 +167,9 @@ class RoundMetrics:
 def _present(weight: Array) -> Array:
     """Return (agents,) who has a sample, given everybody's weights."""
     return jnp.any(weight.reshape(weight.shape[0], -1) > 0, axis=1)
+
+
+def sent_bits(spec: runtime.MessageSpec) -> int:
+    """Payload of a phase's message in bits, as it is written; a boolean takes one."""
+    leaves = zip(jax.tree.leaves(spec.message), spec.bytes_of_leaves(), strict=True)
+    return sum(message_bits(leaf) if packing is None else 8 * size for leaf, (size, packing) in leaves)

@@ -22,7 +22,6 @@ from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
 from tacit.graphs.edges import refuse_large
-from tacit.metrics import message_bits
 from tacit.privacy.spending import RunPrivacy, spent_in_run
 from tacit.results.live.parts import About, Watch
 from tacit.results.locks import writing_file
@@ -35,7 +34,7 @@ from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network
 from tacit.simulator.progress import Interrupts, Progress
 from tacit.simulator.readings import Charged, readings_of
-from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip
+from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip, sent_bits
 from tacit.simulator.shards.devices import devices_asked, loop_specs
 from tacit.simulator.shards.hosts import is_first, of_all
 from tacit.simulator.shards.partition import homes, refuse_liars
@@ -337,7 +336,7 @@ class Simulation:
     @property
     def _bits(self) -> np.ndarray:
         """Bits of a message of each phase."""
-        return np.array([message_bits(spec.message) for spec in self.engine.specs], np.int64)
+        return np.array([sent_bits(spec) for spec in self.engine.specs], np.int64)
 
     def _noted(self, figures: np.ndarray, messages: np.ndarray) -> dict[str, np.ndarray]:
         """Return figures of some rounds by name, (rounds, repeats) each."""

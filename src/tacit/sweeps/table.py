@@ -9,11 +9,11 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.config.sections import toml_text
+from tacit.config.sections import leaves_of, toml_text
 from tacit.core.errors import ResultError
 from tacit.core.extras import require
 from tacit.privacy.ledger.store import sync
@@ -106,25 +106,6 @@ def _column(values: list[Any]) -> list[Any]:
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return [None if value is None else value if isinstance(value, str) else toml_text(value) for value in values]
-
-
-def leaves_of(tree: Any, name: str = "") -> dict[str, Any]:
-    """Return the leaves of a document by dotted keys.
-
-    Args:
-      tree: Tables within tables; a list of one table counts as the table.
-      name: Of the whole.
-
-    Example:
-      >>> leaves_of({"run": {"rounds": 5}, "algorithm": [{"step": 0.1}]})
-      {'run.rounds': 5, 'algorithm.step': 0.1}
-    """
-    if isinstance(tree, Mapping):
-        parts = [leaves_of(inner, f"{name}.{key}" if name else key) for key, inner in tree.items()]
-        return {key: value for part in parts for key, value in part.items()}
-    if isinstance(tree, list) and len(tree) == 1 and isinstance(tree[0], Mapping):
-        return leaves_of(tree[0], name)
-    return {name: tree}
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -176,7 +176,8 @@ def judge(results: Results) -> Judgement:
             why="With the same noise both take the same steps, with a ring's average against a server's exact one. The "
             "cited code protects a record over the whole run by Gaussian noise, the text's own noise one component of "
             "one gradient in one round: against it two different promises are compared. The text does not say which "
-            "models it judges, nor how many local steps E FedAvg takes.",
+            "models it judges, nor how many local steps E FedAvg takes. A client's own model right after a step on its "
+            "three digits has unlearnt others in part, which mixing mends and the mean of all models does not show.",
             claims=[first], size=[near], seen_in="accuracy",
             sweep={f"{MODELS[model]}, {METHODS[m]}": [beats(model, m)] for model in MODELS for m in baselines},
         ),

@@ -20,11 +20,11 @@ Told = Sequence[tuple[Text, Sequence[Finished]]]
 
 
 def headlines(told: Told) -> str:
-    """Return the table of all headlines, then the machines, and what did not run."""
+    """Return the table of all headlines, a line for each, then the machines, and what did not run."""
     outcomes = [each for _, ours in told for each in ours]
     done = summaries(outcomes)
     machines = dict(zip(sorted({summary["machine"] for summary in done}), string.ascii_uppercase, strict=False))
-    table = ["| text | headline | the text has | here | verdict | run |", "|---|---|---|---|---|---|"]
+    table = ["| text | headline | verdict | run |", "|---|---|---|---|"]
     for text, ours in told:
         name = f"**{_plain(text.cited)}**"
         for summary in summaries(ours):
@@ -32,9 +32,7 @@ def headlines(told: Told) -> str:
             run = f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s{form}"
             for each in summary["headlines"]:
                 place = f"[{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])})"
-                numbers = f"{_plain(each['text'])} | {_plain(each['ours'])}"
-                verdict = f"{MARKS[each['verdict']]} {each['verdict']}"
-                table.append(f"| {name} | {_plain(each['headline'])} ({place}) | {numbers} | {verdict} | {run} |")
+                table.append(f"| {name} | {_plain(each['headline'])} ({place}) | {_verdict(each)} | {run} |")
                 name = ""
     legend = "; ".join(f"{letter}: {_plain(machine)}" for machine, letter in machines.items())
     lost = [f"- {each.study.name} did not run: {_plain(each.fault)}" for each in outcomes if each.summary is None]
@@ -46,7 +44,8 @@ def claims(told: Told) -> str:
     """Return every claim of every study, as lists of lines that are no longer than a screen is wide."""
     parts = [
         "# Every claim",
-        "What each study asked and found. Questions that no text asks are marked *ours*; they count for nothing.",
+        "What each study asked and found: headlines with the text's numbers, ours and the reason, then every claim.\n"
+        "Questions that no text asks are marked *ours*; they count for nothing.",
     ]
     for summary in summaries(each for _, ours in told for each in ours):
         held = [each["outcome"] for each in summary["claims"] if not each["ours"]]
@@ -56,8 +55,21 @@ def claims(told: Told) -> str:
             f"{held.count('holds')} of {len(held)} claims of the text hold, {held.count('open')} are open."
         )
         data = [_wrapped(_plain(summary["data"]))] if summary["data"] else []
-        parts += [f"## {_plain(summary['experiment'])}", _wrapped(about), *data, *map(_claim, summary["claims"])]
+        told_of = [*map(_headline, summary["headlines"]), *map(_claim, summary["claims"])]
+        parts += [f"## {_plain(summary['experiment'])}", _wrapped(about), *data, *told_of]
     return "\n\n".join(parts) + "\n"
+
+
+def _verdict(each: Mapping[str, Any]) -> str:
+    return f"{MARKS[each['verdict']]} {each['verdict']}"
+
+
+def _headline(each: Mapping[str, Any]) -> str:
+    at = "; ".join(f"{_plain(setting)}: {OUTCOMES[outcome]}" for setting, outcome in each["settings"].items())
+    words = {"Text": each["text"], "Here": each["ours"], "Why": each["why"]}
+    told = " ".join(f"{name}: {_plain(said).removesuffix('.')}." for name, said in words.items())
+    swept = f" Swept: {at}." if at else ""
+    return _wrapped(f"**{_verdict(each)}: {_plain(each['headline'])}** ({_plain(each['place'])}). {told}{swept}")
 
 
 def _claim(each: Mapping[str, Any]) -> str:

@@ -158,7 +158,11 @@ def judge(results: Results) -> Judgement:
 
 
 WHY = (
-    "Noise of the mean over h examples is h times smaller; fewer rounds to average over take a part of that back.",
+    "At the same eps the noise on a mean of h examples is h times smaller, which is the text's reason; a fifth of the "
+    "rounds to average over takes a part of that back. Regret (6) is of w, which is projected before noise is added: "
+    "where noise drowns the model at h = 5 as well, w is a random point of the ball either way, and a batch of five "
+    "changes its scatter little or not at all. Where regret is of b, which carries the noise, batches reduce the "
+    "variance.",
     "The scale of the noise is 2 sqrt(d) / (lambda h t eps): a batch of 5 takes a factor away, and whether what is "
     "left is small depends on lambda and eps, of which the text gives neither here, and on where regret is taken: a "
     "model before noise is no longer than the ball allows, which bounds its variance too.",

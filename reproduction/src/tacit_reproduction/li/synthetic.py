@@ -135,15 +135,21 @@ def judge(results: Results) -> Judgement:
 
 NOISE = 2 * dola.DIMENSIONS**0.5 / STRONG
 WHY = {
-    "privacy": "Noise falls with eps. A model before noise is no longer than the ball allows, so that two levels which "
-    "both drown what was learnt look alike there.",
+    "privacy": "Where the noise can be seen, at b, regret rises from level to level as the text has it. Its (6) "
+    "defines regret at w, which is projected before noise is added: a model that is noise alone is a random point of "
+    "the ball and cannot become worse, so that levels which both drown what was learnt have one and the same regret "
+    "there, and in a small ball (a large lambda) all levels lie together. Lambda, network and the place of regret are "
+    "open.",
     "low": "The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
     "which needs no data. In round t a node learns a step of length 1 / (lambda t) at most and adds noise of scale "
     f"{NOISE:,.0f} / (lambda t) in each coordinate, whatever lambda; averaged over {MANY} nodes that is still "
     f"{NOISE / MANY**0.5:.0f} times the step. Before noise such a model is a random point of the ball, about as good "
     "as the zero model; with noise it is worse.",
-    "nodes": "With the same examples more nodes mean fewer rounds, hence larger steps and more noise at the end, but "
-    "also averages of more noisy values: which of the two wins depends on what the text leaves open.",
+    "nodes": "With the same examples 64 nodes have a 64th of the rounds, so that steps and noise of 1 / (lambda t) "
+    "are larger to the end, which averages of more noisy values do not make up for. That is the text's order, and it "
+    "is seen at b, which carries the noise, unless lambda is so large that nothing is learnt anyway. At w, before "
+    "noise, models of any number of nodes are as long as the ball allows, and what is left of the order is within the "
+    "scatter.",
 }
 
 

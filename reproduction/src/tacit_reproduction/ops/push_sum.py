@@ -59,8 +59,12 @@ SAID = {
 }
 WHY = {
     "main": "Links that DOL-Symm drops still carry models, and push-sum undoes their bias, which DOL-Asymm keeps.",
-    "size": "A bound of 2 leaves open how many neighbours a node has. Where they have one or two by chance, shares of "
-    "the mass are unequal, and a node's step is divided by its mass; with as many each that falls away or nearly so.",
+    "size": "The text's reason is that more nodes bring more samples; each node reads as many in either network. On "
+    "Room Occupancy the text bounds the number of neighbours by 2 and does not say how many a node has below that, so "
+    "that three readings are run. Where nodes have one or two by chance, networks are chains in part: shares of the "
+    "mass are unequal, a node's step is divided by its mass, and what one node learns is longer on its way the more "
+    "there are. With as many neighbours for every node the mass is even, and that falls away or nearly so; with a "
+    "bound of 32, as on SUSY, it is not seen.",
     "density": "More links bring the nodes' models together sooner.",
     "fraction": "What is dealt out at random has one best model for all; a cluster has one of its own.",
     "local": "Samples of one kind teach all nodes; clusters teach their node alone.",

@@ -140,7 +140,8 @@ def judge(results: Results) -> Judgement:
             place="figures 2.6 and 2.7",
             text="curves without numbers",
             ours=f"MSD in dB: {', '.join(f'{WORDS[noise]} {settled(noise).mean():.1f}' for noise in WORDS)}",
-            why=f"A step carries mu times an update's noise. At equal privacy both are the very same noise: {told}.",
+            why="A step carries mu times an update's noise, and all of a model's: hence the distance, the growth "
+            f"with mu and the trade-off. It is no gain at equal privacy, where both are the very same noise: {told}.",
             claims=claims,
             seen_in="steps",
         ),

@@ -160,8 +160,10 @@ def judge(results: Results) -> Judgement:
             place="figure 3.2",
             text="curves of the centroid's MSD",
             ours=levels("settled"),
-            why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ do "
-            "not average to the mean's: the larger features are, the more of it is seen.",
+            why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ "
+            "do not average to the mean's: their difference goes with the square of the features, so that the larger "
+            "these are, the more of the noise is seen in the centroid. The text gives neither covariances nor its "
+            "graph.",
             sweep={name: tracked(of, name) for name, of in here.items()},
             seen_in="centroid",
         ),

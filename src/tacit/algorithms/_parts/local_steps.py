@@ -15,6 +15,9 @@ by 2 C. That the server picks at random whom it calls is not counted in a client
 With an optimiser a local step moves by 1 / E_k of its update, made with a memory that begins as the client's own and is
 forgotten; the mean of the gradients is released, and the client's model and memory step once by that. So what enters is
 the mean of the gradients, of the same sensitivity, and with the optimiser `optax.sgd(mu)` all is as with the step mu.
+
+Two things may hold a client back: a proximal term, p (w - w_0) added to every gradient, which is a part of what is
+released (and of what the clip bounds), and a drift, the same in every local step and known to all, which is not.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class Training(NamedTuple):
 
     mechanism: Mechanism
     value: Callable[..., Tree]
-    """(key, where to start, data, view, memory of the optimiser) -> what is to be released."""
+    """(key, where to start, data, view, memory of the optimiser, drift) -> what is to be released. The drift is what
+    each local step goes along besides its gradient."""
     moved: Callable[[Params, Tree, View], Params]
     """(where it started, what was released, view) -> the client's new model. With an optimiser, its update is in the
     place of what was released."""
@@ -52,7 +56,12 @@ class Training(NamedTuple):
 
 
 def sampled_training(
-    objective: Objective, step: LocalStep, mechanism: Mechanism, local_steps: PerClient, batch_size: PerClient | None
+    objective: Objective,
+    step: LocalStep,
+    mechanism: Mechanism,
+    local_steps: PerClient,
+    batch_size: PerClient | None,
+    proximal: float = 0.0,
 ) -> Training:
     """Return the training of a client that takes E_k steps on B_k of its records each."""
     optimiser, mechanism = step if is_optimiser(step) else None, before_optimiser(step, mechanism)
@@ -81,7 +90,7 @@ def sampled_training(
         update, memory = updated(optimiser, gradient, memory, at)
         return jax.tree.map(lambda w, u: w + share.astype(w.dtype) * u, at, update), memory
 
-    def mean_gradient(key: Key, start: Params, batch: Batch, view: View, memory: Tree) -> Tree:
+    def mean_gradient(key: Key, start: Params, batch: Batch, view: View, memory: Tree, drift: Tree | None) -> Tree:
         """The mean over the local steps of the gradients that they took: (2.58)."""
         own = of_client(steps, view)
         rate = schedule(view.round) / own
@@ -90,11 +99,11 @@ def sampled_training(
         def local(e: Array, walk: tuple[Params, Tree, Tree]) -> tuple[Params, Tree, Tree]:
             at, total, memory = walk
             key_here = jax.random.fold_in(key, e)
-            taken = drawn(key_here, batch, view)
             # What draws in the loss has a key that no draw of records has.
-            gradient = data(at, taken, records, None if objective.training is None else jax.random.fold_in(key_here, 1))
+            drawing = None if objective.training is None else jax.random.fold_in(key_here, 1)
+            gradient = _pulled(data(at, drawn(key_here, batch, view), records, drawing), proximal, at, start)
             on = e < own
-            moved, memory = moved_within(at, added(gradient, rest(at)), rate, memory)
+            moved, memory = moved_within(at, added(added(gradient, rest(at)), drift), rate, memory)
             moved = jax.tree.map(lambda new, old: jnp.where(on, new, old), moved, at)
             return moved, jax.tree.map(lambda t, g: jnp.where(on, t + g, t), total, gradient), memory
 
@@ -106,8 +115,8 @@ def sampled_training(
         rate = schedule(view.round)
         return jax.tree.map(lambda w, g: w - rate.astype(w.dtype) * g, start, whole)
 
-    def value(key: Key, start: Params, batch: Batch, view: View, memory: Tree = ()) -> Tree:
-        gradient = mean_gradient(key, start, batch, view, memory)
+    def value(key: Key, start: Params, batch: Batch, view: View, memory: Tree = (), drift: Tree | None = None) -> Tree:
+        gradient = mean_gradient(key, start, batch, view, memory, drift)
         if mechanism.clip is not None and most_steps > 1:
             gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
 
@@ -138,6 +147,13 @@ def sampled_training(
         averaged = noise.over(lambda view, extent: of_client(sizes, view))
     scaled = place.scaled(averaged, lambda view: schedule(view.round))
     return Training(scaled, value, moved, whole, optimiser)
+
+
+def _pulled(gradient: Tree, proximal: float, at: Params, start: Params) -> Tree:
+    """Return a gradient with that of proximal / 2 times the squared distance to where a client started."""
+    if not proximal:
+        return gradient
+    return jax.tree.map(lambda g, w, w0: g + proximal * (w - w0), gradient, at, start)
 
 
 def locally_optimised(algorithm: Algorithm, training: Training, phase: int = 1) -> Algorithm:

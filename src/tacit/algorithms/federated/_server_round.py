@@ -1,6 +1,6 @@
 """Round of federated methods: a server calls some of its clients, these train on their own data, and it averages.
 
-    server:  calls L of its clients and sends them w                                        "downlink"
+    server:  calls L of its clients, or all, and sends them w                               "downlink"
     client:  trains from w on: `tacit.algorithms._parts.local_steps`
     server:  w <- mean of what the called clients came to                                   "uplink", answers "downlink"
 
@@ -10,7 +10,7 @@ Where nothing arrives, a server and a client keep what they have.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,12 @@ class Server(NamedTuple):
 
     w: Params
     called: Array
-    """(L,) slots of the clients that it calls in this round."""
+    """(L,) slots of the clients that it calls in this round; (0,) where it calls all of them."""
 
 
-def server_init(cohort: int) -> Callable[[Key, Params, Mapping[str, View]], Server]:
+def server_init(cohort: int | None) -> Callable[[Key, Params, Mapping[str, View]], Server]:
     """Return what makes a server's first state."""
-    return lambda key, params, views: Server(params, jnp.zeros(cohort, jnp.int32))
+    return lambda key, params, views: Server(params, jnp.zeros(cohort or 0, jnp.int32))
 
 
 def average(inbox: Inbox, kept: Params) -> Params:
@@ -41,15 +41,18 @@ def average(inbox: Inbox, kept: Params) -> Params:
     return found
 
 
-def called_rounds(training: Training, cohort: int) -> tuple[Phase, Phase]:
-    """Return the two phases of a round around a server: a uniform cohort is called, and it answers."""
-    whole_number("cohort", cohort, "how many clients a server calls")
+def called_rounds(training: Training, cohort: int | None) -> tuple[Phase, Phase]:
+    """Return the two phases of a round around a server: a uniform cohort is called, or all are, and it answers."""
+    if cohort is not None:
+        whole_number("cohort", cohort, "how many clients a server calls")
 
-    def call(key: Key, state: Server, batch: Batch, view: View) -> tuple[Server, Tree]:
+    def call(key: Key, state: Any, batch: Batch, view: View) -> tuple[Any, Tree]:
+        if cohort is None:
+            return state, state.w
         return state._replace(called=1 + uniform_cohort(key, view.out.degree, cohort)), state.w
 
-    def send(state: Server, released: Tree, view: View) -> tuple[Server, Outbox]:
-        return state, share(released, to=state.called)
+    def send(state: Any, released: Tree, view: View) -> tuple[Any, Outbox]:
+        return state, share(released, to=None if cohort is None else state.called)
 
     def download(key: Key, state: Params, inbox: Inbox, view: View) -> Params:
         return average(inbox, state)

@@ -3,7 +3,7 @@
 import { get, part } from "./api.js";
 import { plots } from "./curves.js";
 import { h, put, table } from "./dom.js";
-import { number, setting, some } from "./format.js";
+import { figure, setting, some } from "./format.js";
 import { badge } from "./glyphs.js";
 import { look, swatch } from "./looks.js";
 import { glossary, title } from "./words.js";
@@ -28,7 +28,7 @@ export async function view(context) {
   const curves = h("div");
   put(place, h("p", { class: "trail" }, h("a", { href: "#/runs" }, "Runs"), " / comparison"), h("h1", { tabindex: "-1" }, `${some(runs.length, "run")} compared`),
     curves, h("h2", {}, "Figures"), table("Figures of each run", ["figure", ...heads],
-      [["state", ...runs.map((run) => badge(run.state))], ...differing.figures.map(({ name, values }) => [title(name), ...values.map((value) => number(value))])], { class: "side" }),
+      [["state", ...runs.map((run) => badge(run.state))], ...differing.figures.map(({ name, values }) => [title(name), ...values.map((value) => figure(name, value))])], { class: "side" }),
     h("h2", {}, "Settings that differ"), differing.settings.length ? table("Settings in which the runs differ", ["setting", ...names],
       differing.settings.map(({ key, values }) => [h("code", {}, key), ...values.map(setting)]), { class: "side" }) : h("p", {}, "None: these runs have the same settings."),
     glossary("round", "regret", "disagreement", "band", "epsilon"));

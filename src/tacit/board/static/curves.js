@@ -12,8 +12,15 @@ export class Curves {
 
   constructor(id) { this.id = id; }
 
-  /** Fetch what is new; whether there was any. */
-  async grow() {
+  #turn = Promise.resolve();
+
+  /** Fetch what is new, one question after another; whether there was any. */
+  grow() {
+    this.#turn = this.#turn.catch(() => {}).then(() => this.#fetch());
+    return this.#turn;
+  }
+
+  async #fetch() {
     const { rounds, curves } = await get(`runs/${part(this.id)}/curves?after=${this.last}`);
     if (!rounds.length) return false;
     for (const [name, more] of Object.entries(curves)) {
@@ -36,7 +43,7 @@ export async function plots(place, runs, { feed, alive, onClose, score, source =
   const controls = h("div", { class: "controls", role: "group", "aria-label": "How plots are drawn" },
     tick("log values", shared.logY, change("logY")), tick("log rounds", shared.logX, change("logX")), tick("bands", shared.bands, change("bands")),
     choice("Smoothing", [["1", "off"], ["5", "5 rounds"], ["20", "20 rounds"], ["100", "100 rounds"]], "1", (value) => change("smooth")(Number(value))));
-  place.append(controls, grid);
+  place.append(h("h2", { class: "unseen" }, "Curves"), controls, grid);
 
   function show() {
     const names = Object.keys(FIGURES).filter((name) => only(name) && known.some((run) => run.curves.curves[name]?.mean.length));
@@ -56,6 +63,7 @@ export async function plots(place, runs, { feed, alive, onClose, score, source =
 
   const waiting = h("p", { class: "empty", hidden: true }, runs.some((run) => run.live) ? "Waiting for the first round: curves appear here as they are learnt." : "This run has noted no curves.");
   grid.before(waiting);
+  const heard = feed.count;
   await Promise.all(known.map((run) => run.curves.grow()));
   if (!alive()) return;
   show();
@@ -68,5 +76,6 @@ export async function plots(place, runs, { feed, alive, onClose, score, source =
   const due = (test) => { for (const run of known) if (test(run)) run.due = true; if (known.some((run) => run.due)) grow(); };
   onClose(feed.on("progress", ({ id }) => due((run) => run.id === id)));
   onClose(feed.on("runs", ({ changed }) => due((run) => !changed.length || changed.includes(run.id))));
-  onClose(feed.on("state", ({ state, before }) => state === "open" && before === "lost" && due(() => true)));
+  onClose(feed.on("state", ({ state }) => state === "open" && due(() => true)));
+  if (feed.count !== heard) due(() => true);
 }

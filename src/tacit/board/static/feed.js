@@ -12,6 +12,8 @@ export class Feed {
   #heard = 0;
   #beats = false;
   #timer = null;
+  /** Events so far: whoever has asked before it listened sees whether it has missed one. */
+  count = 0;
   /** "connecting", "open" or "lost". */
   state = "connecting";
   /** When the connection was lost, in seconds. */
@@ -46,7 +48,7 @@ export class Feed {
       this.#source.addEventListener(name, (event) => {
         this.#heard = Date.now();
         if (name === "beat") this.#beats = true;
-        else this.#tell(name, JSON.parse(event.data));
+        else { this.count += 1; this.#tell(name, JSON.parse(event.data)); }
       });
     }
   }
@@ -67,6 +69,7 @@ export class Feed {
     const before = this.state;
     this.state = state;
     this.since = state === "lost" ? Date.now() / 1000 : null;
+    this.count += 1;
     this.#tell("state", { state, before });
   }
 }

@@ -46,13 +46,18 @@ export function moment(time) {
 /** Return the hour, minute and second of a time. */
 export const clock = (time) => new Date(time * 1000).toLocaleTimeString("en-GB");
 
-/** Return a size in bytes as "420 GB". */
-export function bytes(value) {
-  if (value === null || value === undefined) return NONE;
-  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
-  const step = value > 0 ? Math.min(units.length - 1, Math.floor(Math.log10(value) / 3)) : 0;
+/** Return an amount with one of the units that are 1,000 apart: "420 GB". */
+function inUnits(value, units) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const step = value >= 1 ? Math.min(units.length - 1, Math.floor(Math.log10(value) / 3)) : 0;
   return `${Number((value / 1000 ** step).toPrecision(3))} ${units[step]}`;
 }
+
+export const bytes = (value) => inUnits(value, ["B", "kB", "MB", "GB", "TB", "PB"]);
+export const bits = (value) => inUnits(value, ["bit", "kbit", "Mbit", "Gbit", "Tbit", "Pbit"]);
+
+/** Return a figure of a run by its name. */
+export const figure = (name, value, digits) => (name === "bits" ? bits(value) : number(value, digits));
 
 /** Return a share as "42 %". */
 export const percent = (share) => (Number.isFinite(share) ? `${Math.round(100 * share)} %` : NONE);
@@ -65,8 +70,12 @@ export function setting(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** Return a table of tables as one of keys with dots. */
+const isTable = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+/** Return a table of tables as [key with dots, value] pairs; a list of one table counts as the table. */
 export function flat(settings, before = "") {
-  return Object.entries(settings ?? {}).flatMap(([key, value]) =>
-    (value && typeof value === "object" && !Array.isArray(value) ? flat(value, `${before}${key}.`) : [[before + key, value]]));
+  return Object.entries(settings ?? {}).flatMap(([key, value]) => {
+    const inner = Array.isArray(value) && value.length === 1 && isTable(value[0]) ? value[0] : value;
+    return isTable(inner) ? flat(inner, `${before}${key}.`) : [[before + key, value]];
+  });
 }

@@ -49,7 +49,7 @@ export async function graph(place, run, { feed, alive, onClose }) {
   put(place,
     h("div", { class: "controls" }, choice("Colour by", shape.measures.map((each) => [each, MEASURES[each]?.[0] ?? each]), state.measure, (value) => { state.measure = value; go(state.at); list(); }),
       choice("Scale", [["run", "of the whole run"], ["round", "of each round"]], "run", (value) => { state.own = value === "round"; go(state.at); }),
-      h("span", { class: "by" }, `${some(shape.agents, "agent")}${shape.aggregated ? `, drawn as ${some(nodes.length, "group")}` : ""}, ${some(links.length, "link")}`)),
+      h("span", { class: "by" }, `${some(shape.agents, "agent")}${shape.aggregated ? `, drawn as ${some(nodes.length, "group")}` : ""}, ${shape.left_out ? `${some(shape.left_out, "link")}, too many to be drawn` : some(links.length, "link")}`)),
     h("div", { class: "graph" }, h("div", {}, h("div", { class: "sheet" }, sheet.canvas, busy, tip,
       h("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, zoom("Zoom in", "+", () => sheet.zoom(1.25)), zoom("Zoom out", "−", () => sheet.zoom(0.8)), zoom("Show all", "⤢", () => sheet.fit()))),
     legend, h("div", { class: "scrub" }, play, slider, told, choice("Speed", SPEEDS, "12", (value) => { state.speed = Number(value); if (state.playing) { pause(); start(); } })), rows), panel),
@@ -116,7 +116,7 @@ export async function graph(place, run, { feed, alive, onClose }) {
     say(play, "▶ Play");
   }
 
-  const name = (k) => nodes[k].label || `${unit} ${nodes[k].id}`;
+  const name = (k) => (/\D/.test(nodes[k].label) ? nodes[k].label : `${unit} ${nodes[k].id}`);
   const valueOf = (k) => {
     const value = frames().values(state.at)?.[k];
     if (value === null || value === undefined) return "not known";
@@ -191,13 +191,15 @@ export async function graph(place, run, { feed, alive, onClose }) {
   const more = atMost(2000, async () => {
     try {
       const { rounds } = await get(`runs/${part(run.id)}/frames?measure=${part(state.measure)}&from=${(shape.rounds.at(-1) ?? 0) + 1}&to=${2 ** 31}`);
-      if (!alive() || !rounds.length) return;
+      const later = rounds.filter((round) => round > (shape.rounds.at(-1) ?? 0));
+      if (!alive() || !later.length) return;
       const following = state.at >= shape.rounds.length - 1 && !state.playing;
-      shape.rounds.push(...rounds);
+      shape.rounds.push(...later);
       slider.max = String(shape.rounds.length - 1);
       slider.parentElement.hidden = shape.rounds.length < 2;
       if (following) go(shape.rounds.length - 1);
     } catch { /* the page says that the connection is lost */ }
   });
   onClose(feed.on("progress", ({ id }) => id === run.id && more()));
+  onClose(feed.on("runs", more));
 }

@@ -16,14 +16,17 @@ const CHAINS = {
   none: "This book has no chain: a simulation notes what it spent, and a peer writes entries with digests.",
 };
 
-/** Return a bar of a budget, with words; full and nearly full are said, not only coloured. */
-export function meter({ name, unit, limit, spent, left }, named = true) {
+/** Return a bar of a budget, with words; full and nearly full are said, not only coloured. Where each record pays for itself alone, nothing runs out. */
+export function meter({ name, unit, limit, spent, left, runs_out: runsOut = true }, named = true) {
   const title = named ? h("span", {}, name) : null;
   if (limit === null || limit === undefined) return h("div", { class: "budget" }, h("p", {}, title, h("span", {}, `${unit} ${number(spent, 3)} spent, no limit`)));
+  if (runsOut === false) return h("div", { class: "budget" }, h("p", {}, title, h("span", {}, `${unit} ${number(spent, 3)} per record, of ${number(limit, 3)} allowed; new records bring their own`)));
   const share = limit > 0 ? spent / limit : 1, tone = share >= 1 ? "full" : share >= 0.9 ? "near" : null;
   return h("div", { class: "budget" }, h("p", {}, title, h("span", {}, `${number(left, 3)} of ${number(limit, 3)} ${unit} left${tone === "full" ? " · used up" : tone ? " · nearly used up" : ""}`)),
     h("progress", { max: "1", value: Math.min(1, share), class: tone, "aria-label": `${name}: ${percent(share)} of the budget is spent` }));
 }
+
+const times = (releases) => releases.reduce((sum, release) => sum + (release.times ?? 1), 0);
 
 /** Sums of a class's releases, by round: stairs. */
 function stairs(name, releases, at) {
@@ -44,14 +47,14 @@ export async function ledger(place, path, { feed, alive, onClose }, source = "le
   const shared = new Shared(), spent = new Plot({ title: "Spent over the rounds", unit: book.unit, caption: "The charges of each class, added up. A dashed line is a limit: a release that would cross it is refused.", shared, source });
   onClose(() => spent.close());
   const top = h("div"), classes = h("div", { class: "classes" }), last = h("div");
-  put(place, top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
+  put(place, h("h2", { class: "unseen" }, "Ledger"), top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
 
   function show() {
     const { unit, releases } = book;
     fill(top, h("div", { class: "rollcall" }, badge(book.chain), h("span", { class: "by" }, CHAINS[book.chain])), book.words ? h("p", { class: "verdict" }, book.words) : null);
     fill(classes, book.classes.map((each) => h("section", { class: "class", "aria-label": each.name }, h("h3", {}, each.name),
-      h("div", { class: "left" }, each.limit === null ? `${number(each.spent)} spent` : `${number(each.left)} left`),
-      each.limit === null ? h("p", { class: "by" }, "no limit was set") : meter({ ...each, unit }, false), h("p", { class: "by" }, `${some(releases.filter((release) => release.class === each.name).length, "release")}, ${unit} ${number(each.spent)} spent`))));
+      h("div", { class: "left" }, each.limit === null || each.runs_out === false ? `${number(each.spent)} spent` : `${number(each.left)} left`),
+      each.limit === null ? h("p", { class: "by" }, "no limit was set") : meter({ unit, ...each }, false), h("p", { class: "by" }, `${some(times(releases.filter((release) => release.class === each.name)), "release")}, ${each.unit ?? unit} ${number(each.spent)} spent`))));
     spent.set(book.classes.map((each, k) => stairs(each.name, releases, k)).filter((line) => line.rounds.length),
       book.classes.filter((each) => each.limit !== null && each.spent > 0.25 * each.limit).map((each) => ({ value: each.limit, label: `limit of ${each.name}` })));
     spent.element.hidden = !releases.length;
@@ -60,7 +63,7 @@ export async function ledger(place, path, { feed, alive, onClose }, source = "le
       h("caption", { class: "unseen" }, "The last releases, newest first"), h("thead", {}, h("tr", {}, ["round", ...(timed ? ["time"] : []), "class", `cost (${unit})`].map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, releases.slice(-ROWS).reverse().map((each) => h("tr", {}, h("td", {}, count(each.round)), timed ? h("td", {}, moment(each.time)) : null, h("td", {}, each.class), h("td", {}, number(each.cost)))))))]
       : h("p", { class: "empty" }, "Nothing has been released yet."),
-    releases.length ? h("p", { class: "downloads" }, `${some(releases.length, "release")} in all. `, h("button", { type: "button", class: "small", on: { click: () =>
+    releases.length ? h("p", { class: "downloads" }, `${some(times(releases), "release")} in all. `, h("button", { type: "button", class: "small", on: { click: () =>
       save(`${fileName(source)}-releases.csv`, "text/csv", csv([["round", "time", "class", `cost (${unit})`], ...releases.map((each) => [each.round, each.time, each.class, each.cost])])) } }, "Download all as CSV")) : null);
   }
   show();

@@ -13,7 +13,7 @@ const VIEWS = {
   compare: [() => import("./compare.js"), "runs"],
   peers: [() => import("./peers.js"), "peers"],
 };
-const THEMES = { system: "as the system has it", light: "light", dark: "dark" };
+const THEMES = { system: "as the system has it", light: "always light", dark: "always dark" };
 
 const main = document.getElementById("main"), feed = new Feed();
 let closing = () => {}, turn = 0;
@@ -70,8 +70,7 @@ function theme() {
   const show = (name) => {
     if (name === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = name;
-    say(button, { system: "◐ auto", light: "○ light", dark: "● dark" }[name]);
-    button.setAttribute("aria-label", `Light or dark: ${THEMES[name]}; press to change`);
+    fill(button, h("span", { "aria-hidden": "true" }, { system: "◐", light: "○", dark: "●" }[name]), name === "system" ? "auto" : name, h("span", { class: "unseen" }, `: light or dark ${THEMES[name]}, press to change`));
     dispatchEvent(new Event("theme"));
   };
   let now = "system";
@@ -84,7 +83,7 @@ function theme() {
       localStorage.setItem("theme", now);
     } catch { /* as above */ }
     show(now);
-    announce(`Now ${THEMES[now]}`);
+    announce(`Light or dark: ${THEMES[now]}`);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));
   show(now);

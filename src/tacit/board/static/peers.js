@@ -2,10 +2,12 @@
 
 import { get, part, post } from "./api.js";
 import { announce, atMost, choice, command, fill, h, put, say } from "./dom.js";
-import { ago, bytes, count, duration, number, some } from "./format.js";
+import { bytes, count, duration, number, some } from "./format.js";
 import { badge, glyph, note } from "./glyphs.js";
 import { ledger, meter } from "./ledger.js";
+import { look } from "./looks.js";
 import { federationMap } from "./peers_map.js";
+import { Plot, Shared } from "./plot.js";
 import { glossary, LINKS } from "./words.js";
 
 const SOON = 30, LITTLE = 5e9, BEHIND = 10;
@@ -16,7 +18,7 @@ function troubles(peer) {
   const found = [];
   if (peer.state !== "up") found.push(["bad", peer.state]);
   if (peer.model_finite === false) found.push(["bad", "its model is not finite"]);
-  for (const each of peer.budget ?? []) if (each.limit !== null && each.left <= 0) found.push(["bad", `budget of ${each.class} used up`]);
+  for (const each of peer.budget ?? []) if (each.limit !== null && each.runs_out !== false && each.left <= 0) found.push(["bad", `budget of ${each.class} used up`]);
   const links = (peer.links ?? []).filter((link) => link.state !== "open");
   if (links.length) found.push(["warn", `${some(links.length, "link")} not open`]);
   if (peer.lag >= BEHIND) found.push(["warn", `${count(peer.lag)} rounds behind`]);
@@ -44,10 +46,10 @@ function certificate(peer) {
 }
 
 function card(peer, act) {
-  const bad = peer.state !== "up", found = troubles(peer), since = peer.since ? ` ${ago(peer.since).replace(" ago", "").replace("now", "just now")}` : "";
+  const bad = peer.state !== "up", found = troubles(peer), since = !peer.since ? "" : Date.now() / 1000 - peer.since < 2 ? ", just now" : ` for ${duration(Date.now() / 1000 - peer.since)}`;
   const closed = (peer.links ?? []).filter((link) => link.state !== "open"), refusals = Object.entries(peer.refusals ?? {}).filter(([, times]) => times);
   return h("article", { class: `peer ${peer.state} ${found.length && !bad ? "late" : ""}`, "aria-label": `Peer ${peer.name}, ${peer.state}`, "data-peer": peer.name },
-    h("header", {}, h("h2", {}, peer.name), badge(peer.state, bad ? `${peer.state}, for${since}` : null)),
+    h("header", {}, h("h2", {}, peer.name), badge(peer.state, bad ? peer.state + since : null)),
     bad ? h("p", { class: "by" }, peer.state === "down" ? "It does not answer: figures are the last ones known." : "It does not let the board in: its list of observers, or a certificate, differs.") : null,
     h("dl", { class: "facts" }, fact("round", null, count(peer.round), peer.lag ? h("small", {}, ` ${some(peer.lag, "round")} behind`) : null),
       fact("loss", null, number(peer.loss), peer.accuracy !== null && peer.accuracy !== undefined ? h("small", {}, ` score ${number(peer.accuracy)}`) : null),
@@ -58,7 +60,7 @@ function card(peer, act) {
       fact("disk", peer.disk_free !== null && peer.disk_free < LITTLE ? "warn" : null, `${bytes(peer.disk_free)} free`), certificate(peer)),
     (peer.budget ?? []).map((each) => meter({ ...each, name: each.class })),
     peer.errors?.length ? [h("h3", { class: "unseen" }, "Last errors"), h("ul", { class: "errors" }, peer.errors.map((words) => h("li", {}, words)))] : null,
-    h("div", { class: "buttons" }, h("a", { class: "button", href: `#/peers/${part(peer.name)}` }, "Ledger"),
+    h("div", { class: "buttons" }, h("a", { class: "button", href: `#/peers/${part(peer.name)}`, "aria-label": `More of ${peer.name}` }, "More"),
       (peer.may ?? []).filter((verb) => verb in VERBS && (verb === "stop") === (peer.state === "up")).map((verb) => h("button", { type: "button", class: verb === "stop" ? "danger" : null, "aria-label": `${VERBS[verb][0]} ${peer.name}`, on: { click: () => act(peer, verb) } }, `${VERBS[verb][0]} …`))));
 }
 
@@ -66,7 +68,7 @@ function asRows(peers) {
   const heads = ["peer", "state", "round", "behind", "loss", "links", "refusals", "disk", "certificate", "least budget left", "model"];
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Peers as a table" }, h("table", {}, h("caption", { class: "unseen" }, "Peers"),
     h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, peers.map((peer) => {
-      const least = (peer.budget ?? []).filter((each) => each.limit).sort((a, b) => a.left / a.limit - b.left / b.limit)[0], days = ending(peer);
+      const least = (peer.budget ?? []).filter((each) => each.limit && each.runs_out !== false).sort((a, b) => a.left / a.limit - b.left / b.limit)[0], days = ending(peer);
       return h("tr", { "data-peer": peer.name }, h("th", { scope: "row" }, h("a", { href: `#/peers/${part(peer.name)}` }, peer.name)), [badge(peer.state), count(peer.round), count(peer.lag), number(peer.loss), linkWords(peer),
         count(Object.values(peer.refusals ?? {}).reduce((sum, times) => sum + times, 0)), bytes(peer.disk_free), days === null ? "–" : duration(Math.max(0, days) * 86400),
         least ? `${number(least.left, 3)} of ${number(least.limit, 3)} (${least.class})` : "–", peer.model_finite === false ? badge("failed", "not finite") : "finite"].map((each) => h("td", {}, each)));
@@ -91,15 +93,44 @@ const empty = () => h("div", { class: "empty" }, h("h2", {}, "No federation is w
 
 let asTable = false;
 
-/** Show all peers, or the ledger of the one that the address names. */
+/** Loss and lag of a peer, as the board has seen them since it was opened. */
+async function history(place, name, { feed, alive, onClose }) {
+  const shared = new Shared(), grid = h("div", { class: "plots" }), lines = { loss: ["Loss", "loss in the round"], lag: ["Rounds behind", "rounds"] };
+  const drawn = Object.entries(lines).map(([key, [title, unit]]) => [key, new Plot({ title, unit, caption: "What the board has seen in the last quarter of an hour.", shared, source: name })]);
+  for (const [, plot] of drawn) onClose(() => plot.close());
+  const grow = async () => {
+    const past = await get(`peers/${part(name)}/history`);
+    if (!alive()) return;
+    const at = past.round.map((_, k) => k).filter((k) => past.round[k] !== null && past.round[k] !== past.round[k - 1]);
+    for (const [key, plot] of drawn) {
+      const known = at.filter((k) => past[key][k] !== null);
+      plot.set([{ id: key, label: name, look: look(0), rounds: known.map((k) => past.round[k]), mean: known.map((k) => past[key][k]), low: null, high: null }]);
+      plot.element.hidden = !known.length;
+    }
+  };
+  put(place, grid);
+  put(grid, drawn.map(([, plot]) => plot.element));
+  await grow();
+  onClose(feed.on("peers", atMost(2000, () => grow().catch(() => {}))));
+}
+
+/** Show all peers, or the past and the ledger of the one that the address names. */
 export async function view(context) {
   const { place, feed, rest: [named], alive, onClose } = context;
   if (named) {
-    put(place, h("p", { class: "trail" }, h("a", { href: "#/peers" }, "Federation"), ` / ${named}`), h("h1", { tabindex: "-1" }, `Ledger of ${named}`));
+    put(place, h("p", { class: "trail" }, h("a", { href: "#/peers" }, "Federation"), ` / ${named}`), h("h1", { tabindex: "-1" }, named));
+    await history(place, named, context);
     await ledger(place, `peers/${part(named)}/ledger`, context, named);
     return;
   }
-  let peers = (await get("peers")).peers;
+  const heard = feed.count;
+  let peers;
+  try {
+    peers = (await get("peers")).peers;
+  } catch (fault) {
+    if (fault.status !== 404) throw fault; // a board without --peers has no such place
+    peers = [];
+  }
   if (!alive()) return;
   const roll = h("div", { class: "rollcall", role: "status" }), said = h("div", { role: "alert" }), all = h("div"), drawing = h("details", { class: "map" });
   const map = federationMap(), before = new Map(), shown = new Map();
@@ -159,7 +190,8 @@ export async function view(context) {
   show();
   const showSoon = atMost(300, () => alive() && show());
   onClose(feed.on("peers", (now) => { peers = now.peers; showSoon(); }));
-  onClose(feed.on("state", ({ state, before: was }) => state === "open" && was === "lost" && again()));
+  onClose(feed.on("state", ({ state }) => state === "open" && again()));
+  if (feed.count !== heard) again();
   const clock = setInterval(() => peers.some((peer) => peer.state !== "up") && show(), 1000); // "down, for 12 s"
   onClose(() => clearInterval(clock));
 }

@@ -44,7 +44,7 @@ export class Plot {
     const button = (words, work, spoken) => h("button", { type: "button", class: "small", "aria-label": `${spoken} of ${title}`, on: { click: work } }, words);
     this.element = h("figure", { class: "chart" }, h("div", { class: "head" }, h("h3", {}, title),
       h("span", { class: "actions" }, button("CSV", () => this.#save("csv"), "Download the data as CSV"),
-        button("JSON", () => this.#save("json"), "Download the data as JSON"), button("SVG", () => this.#save("svg"), "Download the picture"))),
+        button("JSON", () => this.#save("json"), "Download the data as JSON"), button("SVG", () => this.#save("svg"), "Download the picture as SVG"))),
     this.legend, h("div", { class: "stage" }, this.svg, this.tip), this.note);
     this.drawSoon = atMost(60, () => this.element.isConnected && this.#draw());
     this.svg.addEventListener("pointermove", (event) => this.#point(this.#round(event.clientX - this.svg.getBoundingClientRect().left)));

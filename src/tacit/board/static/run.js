@@ -3,7 +3,7 @@
 import { get, part } from "./api.js";
 import { atMost, fill, h, put, say, table } from "./dom.js";
 import { plots } from "./curves.js";
-import { duration, flat, moment, number, setting, some } from "./format.js";
+import { duration, figure, flat, moment, number, setting, some } from "./format.js";
 import { badge, note } from "./glyphs.js";
 import { look } from "./looks.js";
 import { progress } from "./runs.js";
@@ -13,7 +13,7 @@ const TABS = { "": "Curves", graph: "Graph", ledger: "Ledger", settings: "Settin
 
 /** Return what a run's figures are, as large numbers with their names. */
 const figures = (run) => h("dl", { class: "figures" }, Object.entries(run.figures).filter(([, value]) => value !== null && value !== undefined)
-  .map(([name, value]) => h("div", { title: FIGURES[name]?.[2] }, h("dt", {}, name === "accuracy" ? title("score", run.score_name ?? "accuracy") : title(name)), h("dd", {}, number(value)))));
+  .map(([name, value]) => h("div", { title: FIGURES[name]?.[2] }, h("dt", {}, name === "accuracy" ? title("score", run.score_name ?? "accuracy") : title(name)), h("dd", {}, figure(name, value)))));
 
 function head(run) {
   const live = run.state === "live", by = [some(run.agents, "agent"), run.repeats > 1 ? `${run.repeats} repeats` : null, live && run.rate ? `${number(run.rate, 3)} rounds/s` : null,
@@ -40,6 +40,7 @@ function settings(place, run) {
 /** Show a run: the part of it that the address names, and what is common to all parts. */
 export async function view(context) {
   const { place, feed, rest: [id, wanted = ""], alive, onClose } = context;
+  const heard = feed.count;
   let run = await get(`runs/${part(id)}`);
   if (!alive()) return;
   const top = h("div", { class: "summary" }), below = h("div", { class: "part" }), base = `#/run/${part(id)}`;
@@ -67,7 +68,8 @@ export async function view(context) {
     show();
   }));
   onClose(feed.on("runs", ({ changed }) => (!changed.length || changed.includes(id)) && again()));
-  onClose(feed.on("state", ({ state, before }) => state === "open" && before === "lost" && again()));
+  onClose(feed.on("state", ({ state }) => state === "open" && again()));
+  if (feed.count !== heard) again();
 
   if (tab === "graph") await (await import("./graph.js")).graph(below, run, context);
   else if (tab === "ledger") await (await import("./ledger.js")).ledger(below, `runs/${part(id)}/ledger`, context);

@@ -52,6 +52,7 @@ const empty = () => h("div", { class: "empty" }, h("h2", {}, "No runs here yet")
 
 /** Show the list, and keep it up to date. */
 export async function view({ place, feed, alive, onClose }) {
+  const heard = feed.count;
   let runs = (await get("runs")).runs;
   if (!alive()) return;
   const rows = new Map(), body = h("tbody"), found = h("p", { class: "by", role: "status" }), filters = h("form", { class: "filters", role: "search", "aria-label": "Filter runs" });
@@ -127,11 +128,12 @@ export async function view({ place, feed, alive, onClose }) {
     show();
   });
   onClose(feed.on("runs", again));
-  onClose(feed.on("state", ({ state, before }) => state === "open" && before === "lost" && again()));
+  onClose(feed.on("state", ({ state }) => state === "open" && again()));
   onClose(feed.on("progress", ({ id, done, figures }) => {
     const at = runs.findIndex((run) => run.id === id);
     if (at < 0) { again(); return; }
     runs = runs.with(at, { ...runs[at], done, figures: { ...runs[at].figures, ...figures }, updated: Date.now() / 1000 });
     showSoon();
   }));
+  if (feed.count !== heard) again();
 }

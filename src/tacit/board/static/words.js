@@ -10,7 +10,7 @@ export const FIGURES = {
   accuracy: ["Accuracy", "share of right predictions", "Share of right predictions. Higher is better."],
   regret: ["Regret", "regret per agent and round", "Average loss minus that of the one model that would have been best for all the data, known only afterwards. Near 0, or below, is good."],
   consensus: ["Disagreement", "consensus distance", "How far the agents' models lie apart: mean squared distance from their mean. 0 means that all have the same model."],
-  bits: ["Bits sent", "bits sent per agent", "Numbers that an agent sends to others, before a network wraps them up."],
+  bits: ["Bits sent", "bits sent by all agents so far", "Numbers that agents send to each other, before a network wraps them up."],
   epsilon: ["Privacy spent", "epsilon", "Bound on what messages tell about one record: its presence changes how likely any message is by a factor of at most e to the epsilon. Smaller is more private."],
 };
 

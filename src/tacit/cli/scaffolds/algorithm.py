@@ -33,7 +33,7 @@ def NAME(objective: Objective, step: float = 0.1, mechanism: Mechanism = unprote
         return params
 
     def compute(key, state, batch, view):  # the only function that sees data: returns a value that is still private
-        return state, gradient(state, batch)
+        return state, gradient(state, batch, key)
 
     def emit(state, released, view):  # released: that value with its noise, clipped and booked; what follows may leave
         return state, share(jax.tree.map(lambda x, g: x - step * g, state, released))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from tacit.peer.transport import handshake
 from tacit.peer.transport.frames import INLINE, Form, Header, Hello, Leaf, Place, content_frames, printable
 from tacit.privacy.noise import hides
 from tacit.runtime import MessageSpec
+
+if TYPE_CHECKING:
+    from tacit.core.packing import Packing
 
 REASONS = frozenset(
     {
@@ -71,9 +74,25 @@ class _Leaf(NamedTuple):
     """The same, little-endian."""
     shape: tuple[int, ...]
     begin: int
+    end: int
     numbers: int
     """How many there are."""
     may_be_infinite: bool
+    packing: Packing | None
+    """How they are written in fewer bytes; None: as they are."""
+
+    def written(self, array: np.ndarray) -> bytes | memoryview:
+        """Return the bytes of an array of this leaf."""
+        if self.packing is not None:
+            return self.packing.pack(np.asarray(array).reshape(-1))
+        return np.ascontiguousarray(array, self.wire).reshape(-1).view(np.uint8).data
+
+    def read(self, content: bytes | np.ndarray) -> np.ndarray:
+        """Return the numbers of this leaf in a whole content, as a view of it where they are written as they are."""
+        if self.packing is not None:
+            own = np.frombuffer(content, np.uint8, self.end - self.begin, self.begin)
+            return self.packing.unpack(own, self.numbers, self.dtype)
+        return np.frombuffer(content, self.wire, self.numbers, self.begin)
 
 
 class Layout:
@@ -88,11 +107,12 @@ class Layout:
         self._structure: Any = jax.tree.structure(spec.message)
         self.leaves: list[_Leaf] = []
         begin = 0
-        for leaf in leaves:
+        for leaf, (size, packing) in zip(leaves, spec.bytes_of_leaves(), strict=True):
             dtype = np.dtype(leaf.dtype)
             shape, count, inexact = tuple(leaf.shape), math.prod(leaf.shape), jnp.issubdtype(dtype, jnp.inexact)
-            self.leaves.append(_Leaf(dtype.name, dtype, dtype.newbyteorder("<"), shape, begin, count, inexact))
-            begin += count * dtype.itemsize
+            wire, end = dtype.newbyteorder("<"), begin + size
+            self.leaves.append(_Leaf(dtype.name, dtype, wire, shape, begin, end, count, inexact, packing))
+            begin = end
         self._expected = [(leaf.dtype, leaf.shape) for leaf in self.leaves]
         self.size = begin
         if self.optional and not self.size:
@@ -107,8 +127,7 @@ class Layout:
         found = [(np.dtype(leaf.dtype), tuple(leaf.shape)) for leaf in leaves]
         if structure != self._structure or found != self._expected:
             raise ContractError(f"a message of {_named(found)}; this phase sends {_named(self._expected)}")
-        arrays = (np.ascontiguousarray(array, leaf.wire) for array, leaf in zip(leaves, self.leaves, strict=True))
-        return b"".join(array.reshape(-1).view(np.uint8).data for array in arrays)
+        return b"".join(leaf.written(array) for array, leaf in zip(leaves, self.leaves, strict=True))
 
     def unpack(self, content: bytes | np.ndarray) -> Message | None:
         """Return the message in `content`, as views of it; refuse one of another size or with numbers that are none.
@@ -122,7 +141,7 @@ class Layout:
             raise MessageRefused("size", f"{size} bytes of content, expected {self.size}")
         arrays = []
         for number, leaf in enumerate(self.leaves):
-            array = np.frombuffer(content, leaf.wire, leaf.numbers, leaf.begin)
+            array = leaf.read(content)
             _check_values(number, array, leaf.may_be_infinite)
             if not array.flags.aligned:
                 array = array.copy()
