@@ -136,6 +136,7 @@ class Simulation:
             private_clip(algorithm),
             gaps=options.evaluate == "everyone" and getattr(self.data.spec, "weight", None) is not None,
             honest=self.honest if self.liars else None,
+            in_turn=self.engine.setup.in_turn,
         )
         self._check_evaluate()
         self.programs = Programs(

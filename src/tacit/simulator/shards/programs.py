@@ -184,9 +184,10 @@ class Programs:
             before, buffers, trace = so_far
             batch = self.data.batch(data, (offset + k) % length, agent)
             pick = partial(self.data.batches_of, data, (offset + k) % length, agent)
-            after, buffers, tally = self.engine.round(network, before, batch, buffers, pick)
+            look = self.metrics.of_agent if self._evaluate == "everyone" and self.engine.looks else None
+            after, buffers, tally = self.engine.round(network, before, batch, buffers, pick, look)
             if self._evaluate == "everyone":
-                figures = self.metrics.of_round(self.engine.models(network, before), batch, learners)
+                figures = self.metrics.of_round(self.engine.models(network, before), batch, learners, tally.seen)
             else:
                 assert tally.cohort is not None  # checked before the run
                 models = self.engine.models_of(network, before, tally.cohort)
