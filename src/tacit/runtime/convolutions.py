@@ -4,11 +4,15 @@ XLA has a fast routine for convolutions of (batch, places, channels) with (place
 into that form too, but not inside a loop, and a simulation is one: there the convolutions of a gradient, which are in
 another form, are left to a routine that is many times slower. So they are written in that form here. And one agent
 after the other is faster than all at once: with weights of its own for each, `jax.vmap` makes one grouped convolution,
-and what lies between two layers no longer fits the processor's cache. On other devices nothing of this is done.
+and what lies between two layers no longer fits the processor's cache. Maxima of windows that do not overlap (pooling)
+and their gradients are likewise written as comparisons. On other devices nothing of this is done.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +25,8 @@ from tacit.core.messages import Array
 from tacit.core.rewriting import Operation, contains, run, traced, walk
 
 CONVOLUTION = "conv_general_dilated"
+MOST_PLACES = 16
+"""Of a window that is compared place by place."""
 
 
 def convolves(objective: Objective, params: Params, batch: Batch) -> bool:
@@ -91,6 +97,10 @@ def _fast(operation: Operation, operands: list[Any]) -> list[Any]:
     settings = operation.params
     if operation.primitive.name == CONVOLUTION:
         return [_convolved(settings, *operands)]
+    if operation.primitive.name == "reduce_window_max" and _side_by_side(settings):
+        return [_largest(_in_windows(settings, *operands))]
+    if operation.primitive.name == "select_and_scatter_add" and _side_by_side(settings):
+        return [_handed_back(settings, *operands)]
     if not any(contains(part, CONVOLUTION) for value in settings.values() for part in _parts(value)):
         return run(operation, operands)
     own = settings.get("call_jaxpr")
@@ -133,3 +143,44 @@ def _convolved(settings: Any, image: Array, kernel: Array) -> Array:
     (batch, features, *rest) = numbers.out_spec
     order = (batch, *rest, features)
     return made.transpose([order.index(k) for k in axes])
+
+
+def _side_by_side(settings: Any) -> bool:
+    """Whether windows neither overlap nor leave gaps nor reach beyond the edge, and their largest number is wanted."""
+    window = settings["window_dimensions"]
+    return (
+        tuple(settings["window_strides"]) == tuple(window)
+        and all(tuple(edge) == (0, 0) for edge in settings["padding"])
+        and all(n == 1 for name in ("base_dilation", "window_dilation") for n in settings.get(name, ()))
+        and settings.get("select_prim", jax.lax.ge_p) is jax.lax.ge_p
+        and math.prod(window) <= MOST_PLACES
+    )
+
+
+def _in_windows(settings: Any, image: Array) -> list[Array]:
+    """Return what is in each place of all windows, place after place."""
+    window = settings["window_dimensions"]
+    whole = [n // side for n, side in zip(image.shape, window, strict=True)]
+    image = image[tuple(slice(n * side) for n, side in zip(whole, window, strict=True))]
+    split = image.reshape([n for pair in zip(whole, window, strict=True) for n in pair])
+    places = itertools.product(*map(range, window))
+    return [split[tuple(at for k in place for at in (slice(None), k))] for place in places]
+
+
+def _largest(places: list[Array]) -> Array:
+    return functools.reduce(jnp.maximum, places)
+
+
+def _handed_back(settings: Any, source: Array, image: Array) -> Array:
+    """Return each window's number of `source` at the first place where `image` is largest in it, and 0 elsewhere."""
+    places, window = _in_windows(settings, image), settings["window_dimensions"]
+    largest, free = _largest(places), jnp.ones(source.shape, bool)
+    parts = []
+    for place in places:
+        here = free & (place == largest)
+        parts.append(jnp.where(here, source, jnp.zeros((), source.dtype)))
+        free &= ~here
+    axes, ndim = jnp.stack(parts).reshape(*window, *source.shape), image.ndim
+    together = axes.transpose([k for d in range(ndim) for k in (ndim + d, d)])
+    whole = together.reshape([n * side for n, side in zip(source.shape, window, strict=True)])
+    return jnp.pad(whole, [(0, n - m) for n, m in zip(image.shape, whole.shape, strict=True)])
