@@ -17,6 +17,7 @@ from tacit.core import limits
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, TacitWarning
 from tacit.graphs import Channel
+from tacit.results.best import Best
 from tacit.results.live import LiveFolder, Watch
 from tacit.results.run import Run
 from tacit.runtime.program_cache import keep_programs
@@ -83,6 +84,7 @@ def simulate(
       record: Name -> function of the models of one repeat (leading axis over the learners, in the order of the graph;
         a server's model stands for each of its clients), called outside of compiled code on some rounds
         (``run.recorded``). The models are those that would predict the next round's data; the last are ``run.models``.
+        A :class:`tacit.results.Best` keeps the best and may end the run.
       record_every: Rounds from one recorded state to the next; None: about 50 in a run.
       checkpoint: File to which the state is saved on the way. A run that finds it goes on from there and ends with the
         same figures as one that was never stopped; it is refused for another run or other data.
@@ -116,6 +118,9 @@ def simulate(
     _check_numbers(rounds, repeats, dtype, len(algorithm.phases) + len(figures))
     for name in sorted(record.keys() & {"consensus", *algorithm.diagnostics}):
         raise ConfigError(f"a record named {name!r} is asked for, but every such run has one: give it another name")
+    for recorder in record.values():
+        if isinstance(recorder, Best):
+            recorder.begin(algorithm, repeats, checkpoint is not None)
     keep_programs()
     with jax.enable_x64(dtype == "float64"):
         options = Options(

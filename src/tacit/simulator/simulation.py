@@ -32,7 +32,7 @@ from tacit.simulator.data_identity import DataIdentity
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network
-from tacit.simulator.progress import Interrupts, Progress
+from tacit.simulator.progress import Interrupts, Progress, satisfied
 from tacit.simulator.readings import Charged, readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip, sent_bits
 from tacit.simulator.shards.devices import devices_asked, loop_specs
@@ -280,7 +280,7 @@ class Simulation:
                     if is_first():
                         checkpoints.save(path, log, whole)
                 bar.at(done)
-                if any(of_all(interrupts.asked)):
+                if any(of_all(interrupts.asked)) or satisfied(self.options.record.values()):
                     break
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun
