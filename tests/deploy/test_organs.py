@@ -63,6 +63,6 @@ def test_nine_methods_train_the_network_of_the_example(experiment):
 def test_four_processes_train_it_as_the_simulator_does(experiment, tmp_path):
     problem = experiment("organs-swarm.toml", 6)
     for index in range(2):
-        outcome = compare(problem, index, tmp_path / f"members-{index}")
+        outcome = compare(problem, index, tmp_path / f"members-{index}", limit=3600.0)
         assert outcome.processes == 4
         assert outcome.within(1e-6)
