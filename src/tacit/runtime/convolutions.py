@@ -142,7 +142,8 @@ def _convolved(settings: Any, image: Array, kernel: Array) -> Array:
     )
     (batch, features, *rest) = numbers.out_spec
     order = (batch, *rest, features)
-    return made.transpose([order.index(k) for k in axes])
+    back: Array = made.transpose([order.index(k) for k in axes])
+    return back
 
 
 def _side_by_side(settings: Any) -> bool:

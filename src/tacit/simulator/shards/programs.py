@@ -14,8 +14,9 @@ import numpy as np
 
 from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.runtime.programs import compiled
+from tacit.simulator.cohorts import Tally
 from tacit.simulator.data import RoundData
-from tacit.simulator.engine import Engine, Tally
+from tacit.simulator.engine import Engine
 from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
 from tacit.simulator.round_metrics import RoundMetrics, consensus
 from tacit.simulator.shards.devices import AGENTS, EVERYWHERE, SLOTS, Devices, Spec, loop_specs, network_specs
