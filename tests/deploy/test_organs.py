@@ -21,8 +21,9 @@ STREAM = '[stream]\nkind = "csv"\npath = "images.csv"\nlabel = "y"\nbatch = 4\ne
 def experiment(tmp_path, monkeypatch):
     """Make images of three brightnesses, and the example's file with them and few rounds."""
     monkeypatch.setattr(own_code, "_LOADED", {})
-    monkeypatch.setitem(OWN_OBJECTIVES, "organ_net", None)
-    del OWN_OBJECTIVES["organ_net"]
+    for name in ("organ_net", "digit_net"):
+        monkeypatch.setitem(OWN_OBJECTIVES, name, None)  # put back as it was
+        del OWN_OBJECTIVES[name]
     code = tmp_path / "organs.py"
     code.write_text((ROOT / "examples" / "organs.py").read_text(encoding="utf-8"))
     own_code.import_file(code)
@@ -66,3 +67,10 @@ def test_four_processes_train_it_as_the_simulator_does(experiment, tmp_path):
         outcome = compare(problem, index, tmp_path / f"members-{index}", limit=3600.0)
         assert outcome.processes == 4
         assert outcome.within(1e-6)
+
+
+def test_the_example_of_two_digits_each_can_be_read(experiment):
+    experiment("organs.toml", 1)
+    config = load(ROOT / "examples" / "two-digits.toml")
+    assert config.run.repeats == 5
+    assert "FedAvg" in config.labels
