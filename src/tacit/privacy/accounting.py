@@ -15,7 +15,6 @@ from typing import NamedTuple
 from tacit.core.contract import Adjacency
 from tacit.core.errors import ConfigError, PrivacyError
 from tacit.core.versions import Versions
-from tacit.privacy.conversions import rho_within, tight
 from tacit.privacy.events import EVERYONE, Event, Loss, Series, Total, fresh, fresh_number
 
 TOLERANCE = 1e-9
@@ -279,6 +278,8 @@ class Budget:
         assert self.epsilon is not None  # checked above
         if self.delta is None:
             return Loss(self.epsilon, math.inf, 0.0)
+        from tacit.privacy.conversions import rho_within
+
         return Loss(self.epsilon, rho_within(self.epsilon, self.delta - self.reserve), self.reserve)
 
     def refusal(self, loss: Loss) -> str | None:
@@ -386,4 +387,6 @@ def guarantee(loss: Loss, adjacency: Adjacency, delta: float = 1e-5, uses: int =
     if total >= 1:
         return Guarantee(math.inf, 1.0, loss.zcdp, "the noise is bounded too closely", adjacency, unit)
     theorem = f"Gaussian mechanism, zCDP converted at the best order, {times}"
+    from tacit.privacy.conversions import tight
+
     return Guarantee(tight(loss.rho, delta), total, loss.zcdp, theorem, adjacency, unit)
