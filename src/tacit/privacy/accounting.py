@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from tacit.core.contract import Adjacency
 from tacit.core.errors import ConfigError, PrivacyError
-from tacit.core.versions import Versions
 from tacit.privacy.conversions import rho_within, tight
 from tacit.privacy.events import EVERYONE, Event, Loss, Series, Total, fresh, fresh_number
+from tacit.privacy.versions import Versions
 
 TOLERANCE = 1e-9
 """A budget is kept if it is exceeded by no more than this share of it, so that n charges of budget / n fit."""
