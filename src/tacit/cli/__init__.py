@@ -121,7 +121,10 @@ def demo(
     from tacit.experiments.demo import demo as experiment
     from tacit.experiments.demo import tune as tuned
 
-    steps = tuned(rounds=rounds, tried=_print_trial) if tune else STEPS
+    def tried(name: str, step: float, loss: float) -> None:
+        say(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
+
+    steps = tuned(rounds=rounds, tried=tried) if tune else STEPS
     _leave(_execute(experiment(steps, rounds, seed), out, Path("runs/demo")))
 
 
@@ -183,27 +186,21 @@ def algorithms(
     ]
     print_table(("name", "what it does (source)", "requires", "parameters"), rows)
     kinds = {p["name"]: ", ".join(p["kinds"]) for fact in facts for p in fact["parameters"] if "kinds" in p}
-    say(
+    notes = (
         f"mechanism: the noise ({kinds['mechanism']}), set in a table [algorithm.mechanism]; without one a run "
-        "is not private. `tacit privacy explain NAME` says what holds with it."
-    )
-    say(
+        "is not private. `tacit privacy explain NAME` says what holds with it.",
         f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
-        f"({kinds['constraints']}), in [[algorithm.constraints]]."
-    )
-    say(
+        f"({kinds['constraints']}), in [[algorithm.constraints]].",
         f"average: every method can predict with an average of its models ({', '.join(AVERAGES)}), by "
-        'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.'
-    )
-    say(
+        'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.',
         f"robust: methods that share can combine by a rule that liars do not lead astray ({', '.join(RULES)}), by "
-        'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.'
-    )
-    say(
+        'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.',
         f"compress: models of methods that share or push can travel in fewer bytes ({', '.join(COMPRESSORS)}), by "
-        'compress = "int8" or a table [algorithm.compress]; help(tacit.algorithms.compressed) explains it.'
+        'compress = "int8" or a table [algorithm.compress]; help(tacit.algorithms.compressed) explains it.',
+        "help(tacit.algorithms.NAME) in Python explains a method and all its parameters.",
     )
-    say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
+    for note in notes:
+        say(note)
 
 
 @app.command(epilog="Example: tacit compare runs/a runs/b --out runs/a-and-b")
@@ -353,10 +350,6 @@ def _print_finished(run: Any) -> None:
     say(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
     if run.regret_seconds > LONG:
         say(f"    its regret took {run.regret_seconds:.0f} s; regret_points = 0 in [run] leaves it out")
-
-
-def _print_trial(name: str, step: float, loss: float) -> None:
-    say(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
 
 
 def _print_comparison(comparison: Comparison) -> None:
