@@ -211,7 +211,7 @@ def test_names_travel() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"exhausted": "loop"}, "exhausted = 'loop': expected one of cycle, mask, stop"),
+        ({"exhausted": "loop"}, "exhausted = 'loop': .*expected one of cycle, mask, stop"),
         ({"batch": 0}, "batch = 0"),
         ({"rounds": 0}, "rounds = 0"),
         ({"shuffle_seed": -1}, "shuffle_seed = -1"),
