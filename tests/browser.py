@@ -22,6 +22,11 @@ def running() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
         if WANTED == "firefox":
             browser = started.firefox.launch(executable_path=BROWSER, channel="moz-firefox")
+            try:
+                browser.new_context().new_page()
+            except playwright.Error as fault:
+                browser.close()
+                pytest.skip(f"this Playwright cannot drive this Firefox ({fault}); use Chromium, or newer ones")
         else:
             sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has none for root
             browser = started.chromium.launch(executable_path=BROWSER, args=sandbox)
