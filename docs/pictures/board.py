@@ -1,4 +1,4 @@
-"""Takes the pictures of the board in docs/board.md: `python docs/pictures/board.py`.
+"""Takes the pictures of the board in docs/board.md: `python docs/pictures/board.py [runs] [peers]`.
 
 It needs Chromium, and playwright of the extra `dev`. It runs an experiment, begins another one, and has a federation of
 three peers, one of which it kills; all of it in a folder that is gone afterwards. Minutes.
@@ -80,14 +80,14 @@ class Camera:
     """Takes pictures of places of a board."""
 
     def __init__(self, page: Any, base: str) -> None:
-        self.page, self._base = page, base
+        self.page, self.base = page, base
 
     def take(self, name: str, place: str, ready: str, width: int, height: int, scheme: str = "light") -> None:
         """Take a picture of a place, once something is there."""
         self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         self.page.set_viewport_size({"width": width, "height": height})
         if not self.page.url.endswith(f"#/{place}"):
-            self.page.goto(f"{self._base}#/{place}")
+            self.page.goto(f"{self.base}#/{place}")
         self.page.locator(ready).first.wait_for()
         self.page.wait_for_timeout(1500)
         file = HERE / f"board-{name}.png"
@@ -103,6 +103,7 @@ class Camera:
 def pictures_of_runs(camera: Camera) -> None:
     """Take those of runs; the last one in the list is going on."""
     page = camera.page
+    page.goto(f"{camera.base}#/runs")
     page.locator("tr.live").wait_for()
     page.wait_for_timeout(40_000)  # so that there is something to see
     known = camera.ids()
@@ -128,7 +129,7 @@ def pictures_of_peers(camera: Camera, home: Path) -> None:
     """Take those of a federation: one of its peers is killed."""
     page = camera.page
     page.set_viewport_size({"width": 1600, "height": 1000})
-    page.goto(page.url.partition("#")[0] + "#/peers")
+    page.goto(f"{camera.base}#/peers")
     for name in ("hospital-a", "hospital-b", "hospital-c"):
         page.get_by_role("button", name=f"Start {name}").click()
         page.get_by_role("dialog").get_by_role("button", name=f"Start {name}").click()
@@ -137,13 +138,17 @@ def pictures_of_peers(camera: Camera, home: Path) -> None:
     os.kill(json.loads((home / "hospital-b/state/store.db.control").read_text())["pid"], signal.SIGKILL)
     page.locator("[data-peer='hospital-b'] header .badge[data-state='down']").wait_for()
     page.wait_for_timeout(8_000)
-    camera.take("peers-light", "peers", ".peer.down", 1600, 1000)
+    camera.take("peers-light", "peers", ".peer.down", 1600, 1250)
     camera.take("peers-dark", "peers", ".peer.down", 900, 1000, "dark")
-    camera.take("ledger-light", "peers/hospital-a", ".classes", 900, 1250)
+    page.goto(f"{camera.base}#/peers/hospital-a")
+    page.locator(".classes").wait_for()
+    page.set_viewport_size({"width": 900, "height": 1000})
+    page.locator("h2", has_text="Ledger").evaluate("head => head.scrollIntoView()")
+    camera.take("ledger-light", "peers/hospital-a", ".classes", 900, 1000)
 
 
-def main() -> None:
-    """Take all pictures."""
+def main(wanted: list[str]) -> None:
+    """Take all pictures, or those of "peers" or "runs" alone."""
     examples = HERE.parent.parent / "examples"
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder, token = Path(place), secrets.token_hex(12)
@@ -165,8 +170,10 @@ def main() -> None:
         page.goto(link)
         camera = Camera(page, link.partition("?")[0])
         try:
-            pictures_of_peers(camera, folder / "federation")
-            pictures_of_runs(camera)
+            if not wanted or "peers" in wanted:
+                pictures_of_peers(camera, folder / "federation")
+            if not wanted or "runs" in wanted:
+                pictures_of_runs(camera)
         finally:
             for control in folder.glob("federation/*/state/*.control"):
                 with contextlib.suppress(ProcessLookupError):
@@ -174,4 +181,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
