@@ -109,7 +109,7 @@ def pictures_of_runs(camera: Camera) -> None:
     known = camera.ids()
     live = f"run/{known['Online push-sum, Laplace']}"
     for label in ("open", "Gaussian"):
-        page.get_by_role("checkbox", name=f"Compare {label}").check()
+        page.get_by_role("checkbox", name=f"Compare {label} of").check()
     camera.take("runs-light", "runs", "tr.live", 1600, 560)
     camera.take("runs-narrow", "runs", "tr.live", 400, 860, "dark")
     camera.take(

@@ -99,7 +99,7 @@ class Broadcast:
             self.tell("runs", {"changed": sorted(other)})
         for id_ in changed:
             if (run := now.get(id_)) is not None and run.done != getattr(before.get(id_), "done", None):
-                self.tell("progress", {"id": id_, "done": run.done, "figures": run.figures})
+                self.tell("progress", {"id": id_, "done": run.done, "rate": run.rate, "figures": run.figures})
 
 
 def _standing(run: Found | None) -> Any:

@@ -142,18 +142,19 @@ def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callab
         log.begin(
             problem.config.labels[index], "swarm", facts, problem.config.settings(only=index), settings.name or ""
         )
-        begun, last, looked = time.monotonic(), 0, -math.inf
+        begun, last, looked = 0.0, 0, -math.inf
         known: Mapping[str, float] = {}
 
         def told(done: int, figures: Figures) -> None:
-            nonlocal last, looked, known
+            nonlocal begun, last, looked, known
             if done <= last:
                 return
             curves, now = [], time.monotonic()
+            begun = begun or now  # of the first round, in which all compile
             if done > 1 and now - looked >= LOOKS:  # the loss in a round is that of the models before it
                 known, looked = figures(), now
                 curves = [block(np.array([done]), {name: np.array([[value]]) for name, value in known.items()})]
-            log.rows(done, curves, known, done / max(1e-3, now - begun))
+            log.rows(done, curves, known, (done - 1) / (now - begun) if now > begun else None)
             last = done
 
         yield told

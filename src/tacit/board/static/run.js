@@ -64,7 +64,7 @@ export async function view(context) {
   });
   onClose(feed.on("progress", (event) => {
     if (event.id !== id) return;
-    run = { ...run, done: event.done, figures: { ...run.figures, ...event.figures }, updated: Date.now() / 1000 };
+    run = { ...run, done: event.done, rate: event.rate, figures: { ...run.figures, ...event.figures }, updated: Date.now() / 1000 };
     show();
   }));
   onClose(feed.on("runs", ({ changed }) => (!changed.length || changed.includes(id)) && again()));
