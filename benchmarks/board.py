@@ -44,7 +44,7 @@ from tacit.results.live import About, Drawing, LiveFolder, Part
 
 SIZES = {1000: 12_000, 100_000: 150}
 """Agents -> rounds of a run."""
-WATCHED = (100_000, 1500)
+WATCHED = (100_000, 600)
 """Agents and rounds of the run that browsers look at."""
 DRAWN = (2000, 10, 120)
 """Agents, links of each, and frames of the graph that is drawn."""

@@ -24,7 +24,11 @@ from playwright.sync_api import sync_playwright
 
 HERE = Path(__file__).parent
 TACIT = [sys.executable, "-m", "tacit"]
-COLOURS = 128
+COLOURS = 256
+TO_THE_TOP = """element => {
+  const below = document.querySelector(".top").getBoundingClientRect().bottom;
+  scrollBy(0, element.getBoundingClientRect().top - below - 10);
+}"""
 LIVE = """
 [run]
 name = "A network that learns"
@@ -82,14 +86,19 @@ class Camera:
     def __init__(self, page: Any, base: str) -> None:
         self.page, self.base = page, base
 
-    def take(self, name: str, place: str, ready: str, width: int, height: int, scheme: str = "light") -> None:
-        """Take a picture of a place, once something is there."""
+    def take(
+        self, name: str, place: str, ready: str, width: int, height: int, scheme: str = "light", top: str = "h1"
+    ) -> None:
+        """Take a picture of a place, once something is there, from an element on."""
         self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         self.page.set_viewport_size({"width": width, "height": height})
         if not self.page.url.endswith(f"#/{place}"):
             self.page.goto(f"{self.base}#/{place}")
         self.page.locator(ready).first.wait_for()
         self.page.wait_for_timeout(1500)
+        if top != "h1":
+            self.page.locator(top).first.evaluate(TO_THE_TOP)
+            self.page.wait_for_timeout(300)
         file = HERE / f"board-{name}.png"
         self.page.screenshot(path=file)
         Image.open(file).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
@@ -105,24 +114,24 @@ def pictures_of_runs(camera: Camera) -> None:
     page = camera.page
     page.goto(f"{camera.base}#/runs")
     page.locator("tr.live").wait_for()
-    page.wait_for_timeout(40_000)  # so that there is something to see
+    page.wait_for_timeout(20_000)  # so that there is something to see
     known = camera.ids()
     live = f"run/{known['Online push-sum, Laplace']}"
     for label in ("open", "Gaussian"):
         page.get_by_role("checkbox", name=f"Compare {label} of").check()
     camera.take("runs-light", "runs", "tr.live", 1600, 560)
     camera.take("runs-narrow", "runs", "tr.live", 400, 860, "dark")
-    camera.take(
-        "compare-light", f"compare/{known['open']},{known['Laplace']},{known['Gaussian']}", ".line[d]", 1600, 760
-    )
-    camera.take("curves-dark", live, ".line[d]", 900, 900, "dark")
-    camera.take("graph-light", f"{live}/graph", "[data-placed]", 1600, 1000)
+    compared = ",".join(known[label] for label in ("open", "Laplace", "Gaussian"))
+    camera.take("compare-light", f"compare/{compared}", "svg.plot .line[d]", 1600, 760)
+    camera.take("curves-dark", live, "svg.plot .line[d]", 900, 900, "dark")
+    page.set_viewport_size({"width": 1600, "height": 1000})
+    page.goto(f"{camera.base}#/{live}/graph")
+    page.locator("[data-placed]").wait_for()
     page.locator(".find input").fill("7")
     page.get_by_role("button", name="Open", exact=True).click()
     page.locator(".panel figure .line[d]").first.wait_for()
-    page.locator(".graph").evaluate("box => window.scrollTo(0, box.getBoundingClientRect().top + scrollY - 130)")
-    camera.take("graph-light", f"{live}/graph", "[data-placed]", 1600, 1000)
-    camera.take("graph-narrow", f"{live}/graph", "[data-placed]", 400, 860, "dark")
+    camera.take("graph-light", f"{live}/graph", "[data-placed]", 1600, 1000, top=".tabs")
+    camera.take("graph-narrow", f"{live}/graph", "[data-placed]", 400, 860, "dark", ".tabs")
 
 
 def pictures_of_peers(camera: Camera, home: Path) -> None:
@@ -140,11 +149,7 @@ def pictures_of_peers(camera: Camera, home: Path) -> None:
     page.wait_for_timeout(8_000)
     camera.take("peers-light", "peers", ".peer.down", 1600, 1250)
     camera.take("peers-dark", "peers", ".peer.down", 900, 1000, "dark")
-    page.goto(f"{camera.base}#/peers/hospital-a")
-    page.locator(".classes").wait_for()
-    page.set_viewport_size({"width": 900, "height": 1000})
-    page.locator("h2", has_text="Ledger").evaluate("head => head.scrollIntoView()")
-    camera.take("ledger-light", "peers/hospital-a", ".classes", 900, 1000)
+    camera.take("ledger-light", "peers/hospital-a", ".classes", 900, 1000, top="h2:text('Ledger')")
 
 
 def main(wanted: list[str]) -> None:

@@ -52,7 +52,7 @@ export async function view(context) {
 
   function show() {
     say(heading, run.label);
-    fill(top, head(run), run.privacy?.words && tab !== "ledger" ? h("p", { class: `words ${run.private ? "verdict" : "by"}` }, run.privacy.words) : null);
+    fill(top, head(run), run.privacy?.words && tab !== "ledger" ? h("p", { class: `words ${run.private ? "verdict" : "by"}` }, run.privacy.words.replace(/^./, (first) => first.toUpperCase())) : null);
     fill(warnings, run.fault ? note("bad", run.fault) : null, (run.warnings ?? []).map((words) => note("warn", words)));
   }
   show();
