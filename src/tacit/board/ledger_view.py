@@ -3,7 +3,7 @@
     {"unit", "classes": [{"name", "limit", "spent", "left"}],
      "releases": [{"round", "time", "class", "cost"}], "chain", "words"}
 
-A run's account is looked at now and then: its "releases" have "times", the rounds since the look before.
+A run's account is looked at now and then: its "releases" have "rounds" since the look before, and cost what these did together.
 The cost of a release is what it adds to the loss of the record that has lost most: costs add up to what is spent.
 """
 
@@ -60,7 +60,7 @@ def ledger_of_run(run: Found, live: LiveRecord | None, privacy: Mapping[str, Any
         "unit": "epsilon",
         "classes": [{"name": RECORD, "limit": limit, "spent": spent, "left": _left(limit, spent)}],
         "releases": [
-            {"round": at, "time": None, "class": RECORD, "cost": cost, "times": at - before}
+            {"round": at, "time": None, "class": RECORD, "cost": cost, "rounds": at - before}
             for (before, _), (at, cost) in pairwise([(0, 0.0), *releases])
         ],
         "chain": "none",
