@@ -3,7 +3,9 @@
     {"unit", "classes": [{"name", "limit", "spent", "left"}],
      "releases": [{"round", "time", "class", "cost"}], "chain", "words"}
 
-A run's account is looked at now and then: its "releases" have "rounds" since the look before, and cost what these did together.
+A run's account is looked at now and then: its "releases" have the "rounds" since the look before, and cost what these
+did together.
+
 The cost of a release is what it adds to the loss of the record that has lost most: costs add up to what is spent.
 """
 
