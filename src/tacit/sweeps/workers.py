@@ -198,11 +198,8 @@ def _on_ray(
         _start_ray(ray, on, count)
     remote = ray.remote(max_retries=ATTEMPTS - 1, max_calls=int(fresh), num_cpus=1)(_on_one_thread)
     under_way: dict[Any, int] = {}
-    spare: list[Any] = []
     try:
         under_way.update({remote.remote(do, task): k for k, task in enumerate(tasks)})
-        # Those that have nothing to do take over from one that dies.
-        spare = [ray.remote(num_cpus=1)(_imported).remote(do) for _ in range(count - len(tasks)) if on == "ray"]
         while under_way:
             ready, _ = ray.wait(list(under_way), timeout=TICK)
             tick()
@@ -213,7 +210,7 @@ def _on_ray(
                     result = Lost(f"its worker died {ATTEMPTS} times ({type(error).__name__})")
                 yield Ended(under_way.pop(found), result)
     finally:
-        for left in (*under_way, *spare):
+        for left in under_way:
             ray.cancel(left, force=True)
         if ours:
             ray.shutdown()
@@ -233,11 +230,6 @@ def _start_ray(ray: Any, on: str, count: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of a fork; here a program of its own follows it
         ray.init(address="local", num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-
-
-def _imported(do: Callable[[Task], Result]) -> None:
-    """Import JAX and the function's module."""
-    one_thread()
 
 
 def _on_one_thread(do: Callable[[Task], Result], task: Task) -> Result | Lost:
