@@ -37,7 +37,8 @@ def experiment(
     owner: Owner = None,
 ) -> None:
     """Write NAME.toml, which `tacit run` runs; without a table of your own also a made-up one."""
-    _run_next(_experiment(_toml(name), data, label, owner))
+    file = _experiment(_toml(name), data, label, owner)
+    say(f"next: {shlex.join(['tacit', 'run', str(file)])}")
 
 
 @app.command(epilog="Example: tacit new algorithm my_method")
@@ -167,10 +168,6 @@ def _experiment(file: Path, data: Path | None, label: str | None, owner: str | N
         raise
     say(f"written: {file}")
     return file
-
-
-def _run_next(file: Path) -> None:
-    say(f"next: {shlex.join(['tacit', 'run', str(file)])}")
 
 
 def _toml(name: str) -> Path:
