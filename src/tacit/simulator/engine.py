@@ -37,7 +37,7 @@ from tacit.simulator.loop_state import (
     where,
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
-from tacit.simulator.shards.exchange import largest, total
+from tacit.simulator.shards.exchange import total
 
 AGENTS = "agents of a bucket"
 """Axis over which a phase's maxima are taken."""
@@ -51,8 +51,8 @@ class Tally(NamedTuple):
     cohort: Cohort | None
     """The learners that were called, where these are run by themselves."""
     ratios: Array
-    """(phases,) of the dearest release by any agent, its sensitivity in units of its noise's scale; 0 where none was
-    added."""
+    """(phases,) of the dearest release by any agent of a shard, its sensitivity in units of its noise's scale; 0 where
+    none was added."""
     took_part: tuple[Array, ...]
     """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
     sizes: Array
@@ -357,7 +357,7 @@ class Engine:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
         later = None if memories is None else tuple(after)
-        cost = largest(jnp.max(jnp.stack(costs)), self.layout.shards)
+        cost = jnp.max(jnp.stack(costs))
         return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes))
 
     def _absorb(
