@@ -27,7 +27,7 @@ from tacit_reproduction.figures import Figure
 from tacit_reproduction.summary import OUTCOMES, code_digest, outcomes, read
 from tacit_reproduction.table import Results, cells_of, loaded
 from tacit_reproduction.verdict import Claim, Headline, shown
-from tacit_reproduction.workers import Crew, crew
+from tacit_reproduction.workers import Crew, crew, watching
 
 SEEDS_APART = 1000
 """Between the first seeds of two runs of a study."""
@@ -67,7 +67,7 @@ class Study:
         with writing(out), LiveLog(out) as log:
             begun, code = time.perf_counter(), code_digest()
             log.begin(self.name, "study", {"algorithm": self.source, "seed": seed}, {"quick": quick}, self.title)
-            with crew(told=lambda done, total: log.rows(done, [], {}, rounds=total)) as team:
+            with crew(told=lambda done, total: log.rows(done, [], {}, rounds=total), live=out) as team:
                 results = self.measure(team, quick, SEEDS_APART * seed)
             origin = {
                 "quick": quick,
@@ -150,7 +150,8 @@ def over(
 
 def finished_run(*problem: Any, **settings: Any) -> Run:
     """Simulate as `tacit.simulate` does; a run that was interrupted is no evidence, and ends the experiment too."""
-    run = simulate(*problem, **settings, progress=False)
+    with watching() as watch:
+        run = simulate(*problem, **settings, progress=False, watch=watch)
     if run.partial:
         raise KeyboardInterrupt
     return run

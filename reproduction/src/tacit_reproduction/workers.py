@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +11,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tacit.core.errors import TacitError
+from tacit.results.live import LiveFile, LiveLog
 from tacit.sweeps.workers import one_thread, worker_count
 from tacit_reproduction.datasets.fetch import looked_for
 
@@ -29,20 +32,52 @@ class Crew(Protocol):
         """Do all tasks; `what` names them in the display."""
 
 
+_live: list[Path] = []
+"""Directory of the study whose tasks this process does, for live files of their runs."""
+
+
+def _begin(live: Path | None) -> None:
+    _live[:] = [] if live is None else [live]
+
+
+def _begin_worker(live: Path | None) -> None:
+    one_thread()
+    _begin(live)
+
+
 @contextmanager
-def crew(workers: int | None = None, told: Told = lambda done, total: None) -> Iterator[Crew]:
+def watching() -> Iterator[tuple[LiveFile, ...]]:
+    """Give who watches a run of a task: a live file for the board, gone when the run is over.
+
+    Each process has one file, whose number is that of the process: what it runs takes turns in it.
+    """
+    if not _live:
+        yield ()
+        return
+    with LiveLog(_live[0], os.getpid()) as log:
+        yield (LiveFile(log, f"under way in process {os.getpid()}", {}, agents=False),)
+    if log.path is not None:
+        log.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def crew(workers: int | None = None, told: Told = lambda done, total: None, live: Path | None = None) -> Iterator[Crew]:
     """Start `workers` processes (default: one per usable core, at most eight); one means this process itself.
 
     A result depends on its task only, so the number of processes changes no figure. Give long tasks first. `told` hears
-    how many tasks of all that were given so far are done.
+    how many tasks of all that were given so far are done; `live` is a directory for live files of their runs.
     """
     count = worker_count(workers)
     display = _Display(told)
     if count <= 1:
-        yield partial(_alone, display)
+        _begin(live)
+        try:
+            yield partial(_alone, display)
+        finally:
+            _begin(None)
         return
     # Spawned, not forked: a forked child of a process whose JAX runs threads may hang.
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), one_thread)
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin_worker, (live,))
     try:
         yield _Together(pool, display)
     except BrokenProcessPool as fault:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.attacks.kinds import Attack
 from tacit.core import limits
+from tacit.core.checks import one_of, whole_number
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, TacitWarning
 from tacit.graphs import Channel
@@ -171,11 +172,7 @@ def _warn_of_equal_repeats(run: Run) -> None:
 
 def _check_numbers(rounds: int, repeats: int, dtype: str, noted: int) -> None:
     for name, value in (("rounds", rounds), ("repeats", repeats)):
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} is {value!r}; expected a whole number from 1 on")
-        if value > limits.MOST_ROUNDS:
-            raise ConfigError(f"{name} is {value:,}; expected at most {limits.MOST_ROUNDS:,}")
+        whole_number(name, value, most=limits.MOST_ROUNDS)
     wanted = repeats * (REPEAT_BYTES + rounds * NOTED_BYTES * (1 + noted))
     limits.refuse_beyond(wanted, f"curves of {rounds:,} rounds x {repeats:,} repeats")
-    if dtype not in ("float32", "float64"):
-        raise ConfigError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
+    one_of("dtype", dtype, ("float32", "float64"))

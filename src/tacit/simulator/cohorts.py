@@ -64,8 +64,8 @@ class Tally(NamedTuple):
     cohort: Cohort | None
     """The learners that were called, where these are run by themselves."""
     ratios: Array
-    """(phases,) of the dearest release by any agent, its sensitivity in units of its noise's scale; 0 where none was
-    added."""
+    """(phases,) of the dearest release by any agent of a shard, its sensitivity in units of its noise's scale; 0 where
+    none was added."""
     took_part: tuple[Array, ...]
     """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
     sizes: Array

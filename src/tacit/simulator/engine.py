@@ -38,7 +38,7 @@ from tacit.simulator.loop_state import (
     where,
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
-from tacit.simulator.shards.exchange import largest, total
+from tacit.simulator.shards.exchange import total
 
 AGENTS = "agents of a bucket"
 """Axis over which a phase's maxima are taken."""
@@ -352,7 +352,7 @@ class Engine:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
         later = None if memories is None else tuple(after)
-        cost = largest(jnp.max(jnp.stack(costs)), self.layout.shards)
+        cost = jnp.max(jnp.stack(costs))
         looked = () if look is None else tuple(seen)
         return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes), looked)
 

@@ -108,10 +108,6 @@ class Network(NamedTuple):
     position: Array
     """(repeats, learners) internal position, by id."""
 
-    def repeat_of(self, role: str, agents: int) -> Array:
-        """Return which repeat each agent of a role is in, by internal position; a repeat has so many."""
-        return self.order[role] // agents
-
 
 class InFlight(NamedTuple):
     """Messages of one phase that may still be under way: a ring of delay + 1 rounds, in which round t has place t."""

@@ -18,6 +18,7 @@ from tacit.attacks.crew import labels_of, told_of, validate_liars
 from tacit.attacks.kinds import Attack
 from tacit.attacks.parts import part_of, relabelled
 from tacit.core import limits
+from tacit.core.checks import whole_number
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
@@ -80,9 +81,7 @@ class Options:
     def every(self) -> int:
         """Rounds from one recorded state to the next."""
         every = max(1, self.rounds // 50) if self.record_every is None else self.record_every
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"record_every is {self.record_every}; expected a whole number from 1 on")
-        return every
+        return whole_number("record_every", every)
 
 
 class Simulation:
@@ -214,9 +213,6 @@ class Simulation:
                 "clients in each round, over fixed and reliable links, on one device (no devices), without node_loss"
             )
 
-    def _recorded_names(self) -> list[str]:
-        return ["consensus", *self.algorithm.diagnostics, *self.options.record]
-
     def _recorded(self, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
         needed = self.split is None or self.options.record
@@ -243,7 +239,8 @@ class Simulation:
         alone = None if path is None else self._on_one_device(loop)
         known = {} if alone is None else self._fingerprint(*alone)
         identity = None if path is None else DataIdentity(self.streams, rounds)
-        log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
+        recorded = ["consensus", *self.algorithm.diagnostics, *self.options.record]
+        log = checkpoints.Log(known, recorded, len(self.answering), identity)
         if path is not None and alone is not None and checkpoints.is_there(path):
             loop = self._apart(checkpoints.load(path, log, alone[2]))
             if log.rounds > rounds:

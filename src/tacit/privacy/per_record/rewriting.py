@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.extend.core as program
-
-from tacit.core.messages import Array
 
 Operation = Any
 """An operation of a trace: its primitive, parameters, and variables."""
@@ -57,7 +54,7 @@ def walk(called: Any, operands: Sequence[Any], step: Callable[[Operation, list[A
       The program's results, leaf by leaf.
 
     Example:
-      >>> import jax.numpy as jnp
+      >>> import jax, jax.numpy as jnp
       >>> def doubled(operation, operands):
       ...     return [2 * out for out in run(operation, operands)]
       >>> walk(jax.make_jaxpr(jnp.sin)(0.0), [1.0], doubled) == [2 * jnp.sin(1.0)]
@@ -76,47 +73,3 @@ def walk(called: Any, operands: Sequence[Any], step: Callable[[Operation, list[A
         found = step(operation, taken) if deeper is None else walk(deeper, taken, step)
         known.update(zip(operation.outvars, found, strict=True))
     return [read(v) for v in inner.outvars]
-
-
-def contains(called: Any, primitive: str) -> bool:
-    """Whether an operation of that name is anywhere in a program, loops and branches included.
-
-    Args:
-      called: A trace of `jax.make_jaxpr`, or a part of one.
-      primitive: Name of the operation.
-    """
-    for operation in getattr(called, "jaxpr", called).eqns:
-        if operation.primitive.name == primitive:
-            return True
-        for value in operation.params.values():
-            parts = value if isinstance(value, tuple | list) else (value,)
-            for part in parts:
-                if isinstance(part, program.ClosedJaxpr | program.Jaxpr) and contains(part, primitive):
-                    return True
-    return False
-
-
-def traced(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    """Return a function's trace for arguments of these shapes, and the structure of what it returns.
-
-    Args:
-      function: Of pytrees of arrays.
-      arguments: Arrays, or their shapes.
-    """
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    return closed, jax.tree.structure(shapes)
-
-
-def replaced(function: Callable[..., Any], step: Callable[[Operation, list[Array]], list[Array]]) -> Callable[..., Any]:
-    """Return a function of which operations are done by another function, wherever `walk` goes.
-
-    Args:
-      function: Of pytrees of arrays.
-      step: Operation and operands -> results.
-    """
-
-    def again(*arguments: Any) -> Any:
-        closed, structure = traced(function, *arguments)
-        return jax.tree.unflatten(structure, walk(closed, jax.tree.leaves(arguments), step))
-
-    return again
