@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.rewriting import contains
+from tacit.privacy.per_record.rewriting import contains
 from tacit.runtime.convolutions import convolves, in_fast_form, one_by_one
 from tacit.streams import Batch
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from tacit.core.contract import Batch, Objective, Params, Tree
 from tacit.core.messages import Array
-from tacit.core.rewriting import Operation, contains, run, traced, walk
+from tacit.privacy.per_record.rewriting import Operation, contains, run, traced, walk
 
 CONVOLUTION = "conv_general_dilated"
 MOST_PLACES = 16

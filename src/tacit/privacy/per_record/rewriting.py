@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.extend.core as program
 
 Operation = Any
@@ -54,7 +55,7 @@ def walk(called: Any, operands: Sequence[Any], step: Callable[[Operation, list[A
       The program's results, leaf by leaf.
 
     Example:
-      >>> import jax, jax.numpy as jnp
+      >>> import jax.numpy as jnp
       >>> def doubled(operation, operands):
       ...     return [2 * out for out in run(operation, operands)]
       >>> walk(jax.make_jaxpr(jnp.sin)(0.0), [1.0], doubled) == [2 * jnp.sin(1.0)]
@@ -73,3 +74,32 @@ def walk(called: Any, operands: Sequence[Any], step: Callable[[Operation, list[A
         found = step(operation, taken) if deeper is None else walk(deeper, taken, step)
         known.update(zip(operation.outvars, found, strict=True))
     return [read(v) for v in inner.outvars]
+
+
+def contains(called: Any, primitive: str) -> bool:
+    """Whether an operation of that name is anywhere in a program, loops and branches included.
+
+    Args:
+      called: A trace of `jax.make_jaxpr`, or a part of one.
+      primitive: Name of the operation.
+    """
+    for operation in getattr(called, "jaxpr", called).eqns:
+        if operation.primitive.name == primitive:
+            return True
+        for value in operation.params.values():
+            parts = value if isinstance(value, tuple | list) else (value,)
+            for part in parts:
+                if isinstance(part, program.ClosedJaxpr | program.Jaxpr) and contains(part, primitive):
+                    return True
+    return False
+
+
+def traced(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    """Return a function's trace for arguments of these shapes, and the structure of what it returns.
+
+    Args:
+      function: Of pytrees of arrays.
+      arguments: Arrays, or their shapes.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    return closed, jax.tree.structure(shapes)
