@@ -1,6 +1,6 @@
 """Agents whose data are unlike, on a ring of 16: what correction and momentum are worth beside plain steps.
 
-    python examples/unlike_agents.py          # a minute; --seeds, --rounds and --tune for more or less of it
+    python examples/unlike_agents.py          # minutes; --seeds, --rounds and --tune for more or less of it
 
 Images of digits, of which each agent holds few classes (Dirichlet with alpha = 0.1), and a small network. Four methods,
 each with the step that served it best on other seeds; then fresh seeds, which deal the images out anew, and paired
@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 import tacit
 
 AGENTS, BATCH, HIDDEN, ALPHA = 16, 8, 32, 0.1
-STEPS = (0.3, 1.0, 3.0)
+STEPS = (0.1, 0.3, 1.0, 3.0, 10.0)
 METHODS = {
     "plain steps": tacit.algorithms.adapt_then_combine,
     "momentum of its own": tacit.algorithms.decentralised_momentum,
@@ -37,9 +37,9 @@ def network(params, x):  # type: ignore[no-untyped-def]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5, help="of the figures, from 0 on")
+    parser.add_argument("--seeds", type=int, default=10, help="of the figures, from 100 on")
     parser.add_argument("--tune", type=int, default=2, help="seeds by which steps are chosen, from 1000 on")
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=100)
     asked = parser.parse_args()
     digits = load_digits()
     x, y = (digits.data / 16).astype("float32"), digits.target
@@ -71,7 +71,7 @@ def main() -> None:
     for name in METHODS:
         steps = [step / 10 if name in TENTH else step for step in STEPS]
         step = max(steps, key=lambda step, name=name: accuracy(name, step, 1000, asked.tune, chosen).mean())
-        found[name] = accuracy(name, step, 0, asked.seeds, judged)
+        found[name] = accuracy(name, step, 100, asked.seeds, judged)
         each = " ".join(f"{one:.3f}" for one in found[name])
         print(f"{name:<24} step {step:<6g} accuracy {found[name].mean():.3f}  ({each})")
     for name, values in list(found.items())[1:]:
