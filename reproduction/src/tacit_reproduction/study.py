@@ -62,13 +62,13 @@ class Study:
     tabled: Sequence[str] = ()
     """Measures of (seeds,) that the page's table has, cell by cell."""
 
-    def run(self, quick: bool, out: Path, seed: int) -> dict[str, Any]:
-        """Run the study, write its directory and return the summary."""
+    def run(self, quick: bool, out: Path, seed: int, workers: int | None = None) -> dict[str, Any]:
+        """Run the study, write its directory and return the summary; for `workers` see `crew`."""
         with writing(out), LiveLog(out) as log:
             begun, code = time.perf_counter(), code_digest()
             log.begin(self.name, "study", {"algorithm": self.source, "seed": seed}, {"quick": quick}, self.title)
-            with crew(told=lambda done, total: log.rows(done, [], {}, rounds=total)) as team:
-                results = self.measure(team, quick, SEEDS_APART * seed)
+            team = crew(workers, lambda done, total: log.rows(done, [], {}, rounds=total))
+            results = self.measure(team, quick, SEEDS_APART * seed)
             origin = {
                 "quick": quick,
                 "seed": seed,
@@ -93,10 +93,16 @@ class Study:
     def _write(self, content: bytes, origin: Mapping[str, Any], out: Path) -> dict[str, Any]:
         from tacit_reproduction.page import page
 
+        summary = self.summary(content, origin)
+        put(out, seal({OUTCOMES: content, REPORT: page(summary).encode("utf-8")}, summary))
+        return summary
+
+    def summary(self, content: bytes, origin: Mapping[str, Any]) -> dict[str, Any]:
+        """Judge a table of outcomes, and add where it comes from (`ORIGIN`)."""
         results = loaded(content)  # also where they are fresh: what is judged is what is stored
         judgement = self.judge(results)
         _check(judgement)
-        summary = {
+        return {
             "experiment": self.name,
             "title": self.title,
             "source": self.source,
@@ -108,9 +114,6 @@ class Study:
             "data": str(results.facts.get("data", "")),
             **origin,
         }
-        files = {OUTCOMES: content, REPORT: page(summary).encode("utf-8")}
-        put(out, seal(files, summary))
-        return summary
 
     def _table(self, results: Results) -> dict[str, Any]:
         rows = [row for row in results.rows if any(name in row.measures for name in self.tabled)]

@@ -28,13 +28,11 @@ from tacit_reproduction.study import finished_run
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, judged
 
-AGENTS, LINKS, GOODS = 16, 4, 5
-"""Everybody sends to 1 to 4 others, who need not send back."""
+AGENTS, LINKS, GOODS = 16, 4, 5  # everybody sends to 1 to 4 others, who need not send back
 SEASON, SWING, JITTER = 100, 0.5, 0.03
 """Prices rise and fall by the share SWING in a season, and are off by up to the share JITTER besides; uniform."""
 GAIN = np.array([0.0, 0.06, 0.20, 0.12, 0.30])
-PRICE = np.array([0.0, 0.5, 0.5, 1.0, 1.0])
-"""Per unit; the first is cash."""
+PRICE = np.array([0.0, 0.5, 0.5, 1.0, 1.0])  # per unit; the first is cash
 TASTE, LUCK, PURSE = 0.05, 0.1, 0.5
 """A gain is off by up to TASTE for an agent's whole run and up to LUCK in a round; an agent's budget per round."""
 CLIPS: dict[Dual, float] = {"private": 0.4, "released": 2.0}
@@ -85,15 +83,11 @@ class Cell(NamedTuple):
     """One setting, or the best fixed point; `quick` says at which horizons."""
 
     quick: bool
-    kind: str = "kept"
-    """ "kept": with the method; "free": mirror descent without the budget; "best": the comparator."""
-    epsilon: float = math.inf
-    """Of each release; infinite: no noise."""
+    kind: str = "kept"  # "kept": with the method; "free": mirror descent without the budget; "best": the comparator
+    epsilon: float = math.inf  # of each release; infinite: no noise
     dual: Dual = "private"
-    knob: float = 1.0
-    """Factor of what the method leaves open."""
-    window: int = 0
-    """K: the comparator keeps every window of so many rounds."""
+    knob: float = 1.0  # factor of what the method leaves open
+    window: int = 0  # K: the comparator keeps every window of so many rounds
 
     def mechanism(self) -> Mechanism:
         """Return its noise; where the dual is released, more has to fit below the clip."""

@@ -20,10 +20,8 @@ from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged
 
-RELEASED = 16.0
-"""Epsilon of the dual that is released: the noise is that of 16 records a round at eps = 1."""
-OVERSPENT = 0.1
-"""Per round: who does that breaks the budget."""
+RELEASED = 16.0  # epsilon of the dual that is released: the noise is that of 16 records a round at eps = 1
+OVERSPENT = 0.1  # per round: who does that breaks the budget
 
 
 def constants() -> SaddleConstants:

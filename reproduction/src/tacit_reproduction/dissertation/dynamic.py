@@ -25,28 +25,21 @@ from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged
 
-CLIENTS, DIMENSIONS, BATCH, LINKS = 16, 5, 4, 4
-"""Links: out-degrees of the random digraph are 1 to 4."""
-SPEEDS = (0.0, 0.003, 0.01, 0.03, 0.1)
-"""By how many radians the target turns in a round."""
+CLIENTS, DIMENSIONS, BATCH, LINKS = 16, 5, 4, 4  # links: out-degrees of the random digraph are 1 to 4
+SPEEDS = (0.0, 0.003, 0.01, 0.03, 0.1)  # by how many radians the target turns in a round
 MOST_AWAY = 0.6
-WINDOW = 150
-"""B: the links of any 150 rounds in a row connect all clients; every run is checked for it."""
-SPARE = 0.1
-"""By which share of it a ratio may be above another and still not be called larger."""
+WINDOW = 150  # B: the links of any 150 rounds in a row connect all clients; every run is checked for it
+SPARE = 0.1  # by which share of it a ratio may be above another and still not be called larger
 
 
 class Geometry(NamedTuple):
     """Set of models, and the circle on which the target moves."""
 
     mirror: MirrorMap
-    centre: float
-    """Of every coordinate; also where runs start."""
+    centre: float  # of every coordinate; also where runs start
     radius: float
-    noise: float
-    """Standard deviation of a reading's noise."""
-    step: float
-    """c of eta = c / sqrt(T)."""
+    noise: float  # standard deviation of a reading's noise
+    step: float  # c of eta = c / sqrt(T)
 
 
 GEOMETRIES = {
@@ -60,8 +53,7 @@ class Cell(NamedTuple):
 
     geometry: str
     rounds: int
-    away: float = 0.0
-    """Probability with which a client stays away from a round."""
+    away: float = 0.0  # probability with which a client stays away from a round
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -12,8 +12,7 @@ from tacit.metrics import loglog_slope, mean_interval
 from tacit_reproduction.table import Floats
 from tacit_reproduction.verdict import Claim, Pair, below, judged
 
-FEWEST = 3
-"""Horizons that a slope is taken over."""
+FEWEST = 3  # horizons that a slope is taken over
 HOW = (
     "A slope is that of the logarithm of the mean over the seeds over the logarithm of T, with a jackknife interval "
     "over the seeds. A total that is not above 0 at the longest horizon does not grow; where the mean is too seldom "

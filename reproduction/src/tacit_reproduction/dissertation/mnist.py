@@ -22,8 +22,7 @@ from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, brief, fact, headline, judged, shown, within
 from tacit_reproduction.workers import Crew
 
-MOMENTUM, CITED_CLIP, POINTS = 0.9, 15.0, 5
-"""Momentum and l2 clip of the cited code; points of a curve."""
+MOMENTUM, CITED_CLIP, POINTS = 0.9, 15.0, 5  # momentum and l2 clip of the cited code; points of a curve
 PRINTED = {0.1: {"proposed": 93.28, "fedavg": 91.47}, 0.5: {"proposed": 94.01, "fedavg": 92.59}}
 """Test accuracy in per cent, by the text's epsilon."""
 MODELS = {"own": "own models after their step", "mixed": "own models after mixing", "mean": "the mean model"}

@@ -26,8 +26,7 @@ CLIENTS, NEIGHBOURS, SHARDS, VALIDATION = 10, 4, 3, 0.1
 """A client hears four and itself, each with weight 0.2, has three shards, and keeps a tenth of them for validation."""
 COMPONENT = Clip(0.5, "linf")
 """The text's bound: a component of a gradient changes by at most 1 (Dissertation, Definition 4)."""
-ORDERS = np.unique(np.geomspace(2, 1024, 60).astype(np.int64))
-"""Of Renyi divergences."""
+ORDERS = np.unique(np.geomspace(2, 1024, 60).astype(np.int64))  # of Renyi divergences
 
 
 class Images(NamedTuple):

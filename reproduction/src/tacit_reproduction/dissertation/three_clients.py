@@ -35,10 +35,8 @@ FIRST = {"uniform": [0.1657, 0.1429, 0.1605, 0.2360, 0.2949], "own": [0.3945, 0.
 READINGS = {"scaled": "step 11 as printed", "unscaled": "without step 11"}
 NOISES = {"none": "no noise", **READINGS}
 WORDS = {**NOISES, "uniform": "uniform start", "own": "own starts"}
-GONE = 0.01
-"""A distance has vanished below this share of what it was at the start."""
-RATE, FITTED, POINTS = -0.5, 3, 7
-"""Slope of the text's bound; slopes are of rounds from FITTED on, at POINTS rounds."""
+GONE = 0.01  # a distance has vanished below this share of what it was at the start
+RATE, FITTED, POINTS = -0.5, 3, 7  # slope of the text's bound; slopes are of rounds from FITTED on, at POINTS rounds
 
 
 class Cell(NamedTuple):

@@ -26,27 +26,20 @@ from tacit_reproduction.workers import Crew
 
 CLIENTS, FEATURES, ROUNDS = 256, 200, 2000
 QUICK_CLIENTS, QUICK_ROUNDS = 64, 500
-SEEDS = (20, 4)
-"""Of the full and of the quick form."""
+SEEDS = (20, 4)  # of the full and of the quick form
 BOTTLES, TEST_SAMPLES = 80_000, 4000
-POINTS = 100
-"""Places on a learning curve."""
-STEP = 0.4
-"""PAO-Fed's, in the text."""
-INITIAL = 0.1
-"""Share of the rounds in which methods shall fall alike, and after which an error is called early."""
-STEADY = 0.1
-"""Share of the rounds, the last, over which a steady error is averaged."""
+POINTS = 100  # places on a learning curve
+STEP = 0.4  # PAO-Fed's, in the text
+INITIAL = 0.1  # share of the rounds in which methods shall fall alike, and after which an error is called early
+STEADY = 0.1  # share of the rounds, the last, over which a steady error is averaged
 GRID = (0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8)
-SIGN_GRID = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03)
-"""Steps among which one is looked for that starts alike."""
+SIGN_GRID = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03)  # steps among which one is looked for that starts alike
 MATCHING_FROM, MATCHING_SEEDS = 500, 4
 """First seed on which steps are matched, counted from the first that is judged, and their number."""
 BANDWIDTHS = {"synthetic": 2.0}
 """Of the kernel, which the text does not say: of 0.5, 1, 2 and 4 it has the lowest least-squares error on pooled data;
 that of both forms of CalCOFI is 1."""
-DEALT = 7
-"""Stream of the random numbers that deal bottles out; other uses of a seed have other numbers."""
+DEALT = 7  # stream of the random numbers that deal bottles out; other uses of a seed have other numbers
 SGD, FED, PSO, SIGN = "Online-FedSGD", "Online-Fed 2 %", "PSO-Fed", "SignSGD"
 VARIANTS = ("C0", "U0", "C1", "U1", "C2", "U2")
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -68,8 +61,7 @@ class Environment(NamedTuple):
     """Of the four groups of clients, which are spread evenly over the groups by data."""
     delay: float = 0.2
     longest: int = 10
-    step: int = 1
-    """Delays come in multiples of it."""
+    step: int = 1  # delays come in multiples of it
 
     @property
     def channel(self) -> Channel:
@@ -97,8 +89,7 @@ class Cell(NamedTuple):
     step: float = STEP
     rule: str = "text"
     """Where the step is from: the text, "matched" to how PAO-Fed starts, "near" the bound, or "swept"."""
-    data: str = "synthetic"
-    """Or "by place" or "dealt", of CalCOFI."""
+    data: str = "synthetic"  # or "by place" or "dealt", of CalCOFI
     clients: int = CLIENTS
     rounds: int = ROUNDS
 

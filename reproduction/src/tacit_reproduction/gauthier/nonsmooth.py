@@ -34,15 +34,11 @@ VANISHING = "zCDP-grad-NFL, s / sqrt(n)"
 AGENTS, SAMPLES, DIMENSIONS, MEAN_DEGREE = 50, 50, 8, 3
 NOISE_VARIANCE = (0.01, 0.1)
 """Of the observations, each agent's own from this range, where every entry of the unknown w has variance 1."""
-ROUNDS, DECAY = 200, 0.99
-"""The text's rounds of its trade-off; zeta, which it gives in its ch. 5 only."""
-INITIAL = 20
-"""Rounds after which initial speeds are compared."""
+ROUNDS, DECAY = 200, 0.99  # the text's rounds of its trade-off; zeta, which it gives in its ch. 5 only
+INITIAL = 20  # rounds after which initial speeds are compared
 CLIP_QUANTILE = 0.95
-SWEEPS = 10_000
-"""Of coordinate descent, far more than it needs."""
-NEWTON_STEPS = 3
-"""Of P-ADMM's local problems without noise."""
+SWEEPS = 10_000  # of coordinate descent, far more than it needs
+NEWTON_STEPS = 3  # of P-ADMM's local problems without noise
 
 
 class Problem(NamedTuple):
@@ -82,12 +78,9 @@ class Cell(NamedTuple):
 
     problem: Name
     method: Method
-    total: float
-    """The run's rho of zCDP; infinite: no noise."""
-    step: float
-    """s of eta_n = s / sqrt(n), or the constant step of the matched subgradient method; 0: it has none."""
-    penalty: float
-    """rho of the methods with multipliers."""
+    total: float  # the run's rho of zCDP; infinite: no noise
+    step: float  # s of eta_n = s / sqrt(n), or the constant step of the matched subgradient method; 0: it has none
+    penalty: float  # rho of the methods with multipliers
 
 
 def connected(agents: int, mean_degree: float, seed: int) -> Graph:

@@ -37,8 +37,7 @@ RATES = {
 FIXED = {f"tau = {tau:g}": tau for tau in TAUS}
 APART, LITTLE = list(FIXED)[:2]
 NAMES = (ONE_MODEL, *FIXED, *RATES)
-SHOWN = {"few": 0.0, "moderate": 0.5, "many": 1.0}
-"""Clients of figure 6.3: their ranks by records, as a share."""
+SHOWN = {"few": 0.0, "moderate": 0.5, "many": 1.0}  # clients of figure 6.3: their ranks by records, as a share
 
 
 def method(name: str) -> Algorithm:

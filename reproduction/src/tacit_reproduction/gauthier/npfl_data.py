@@ -32,12 +32,9 @@ class World(NamedTuple):
 
     graph: Graph
     stream: Stream
-    truth: Floats
-    """(clients, dimensions) the model of each one's cluster."""
-    sizes: NDArray[np.int64]
-    """(clients,) records of each."""
-    accompanied: NDArray[np.bool_]
-    """(clients,) whether a neighbour is of the same cluster."""
+    truth: Floats  # (clients, dimensions) the model of each one's cluster
+    sizes: NDArray[np.int64]  # (clients,) records of each
+    accompanied: NDArray[np.bool_]  # (clients,) whether a neighbour is of the same cluster
 
 
 @lru_cache(maxsize=128)

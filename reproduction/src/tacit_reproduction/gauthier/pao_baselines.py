@@ -22,8 +22,7 @@ HALF, SOME = "Online-Fed 50 %", "Online-Fed 10 %"
 PAO = ("U1", "U2", "C2")
 KNOWN = {SGD: 0.14, FED: 0.56, PSO: 0.28, HALF: 0.14, SIGN: 0.004}
 """Steps that were matched at the size of the quick form."""
-SWEPT = (0.2, 0.8)
-"""Steps with which some methods are run beside the text's rule."""
+SWEPT = (0.2, 0.8)  # steps with which some methods are run beside the text's rule
 SENT = "bits that a client sends per iteration in which it is there"
 
 

@@ -10,8 +10,7 @@ from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged
 
-AS_GOOD = 0.1
-"""dB by which U1 may be above Online-FedSGD and still have the same accuracy."""
+AS_GOOD = 0.1  # dB by which U1 may be above Online-FedSGD and still have the same accuracy
 SAVED = 0.98
 SPLITS = ("dealt", "by place")
 KNOWN = {("dealt", SGD): 0.05, ("dealt", FED): 0.8, ("by place", SGD): 0.05, ("by place", FED): 0.56}

@@ -11,14 +11,11 @@ from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, judged
 
-DRASTIC = 2.0
-"""dB by which a result is worse at least where it is called drastically so."""
-NEAR = 0.95
-""""Near its maximum value obtained in Theorem 4.2": this share of it."""
+DRASTIC = 2.0  # dB by which a result is worse at least where it is called drastically so
+NEAR = 0.95  # "Near its maximum value obtained in Theorem 4.2": this share of it
 COMMON = "common delays"
 PANELS = {"usual": "(a) full download", COMMON: "(b) common delays", "harsh": "(c) harsh"}
-LARGER = 0.8
-"""A larger step, at which methods are run beside the text's rule."""
+LARGER = 0.8  # a larger step, at which methods are run beside the text's rule
 DRAWN = ("text", "matched")
 ask = partial(judged, unit=" dB", seen_in="environments")
 

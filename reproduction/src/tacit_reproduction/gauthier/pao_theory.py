@@ -12,8 +12,7 @@ from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, Rule, fact, headline, judged
 
-CLOSE = 1.0
-"""dB."""
+CLOSE = 1.0  # dB
 STEADY = (
     *(Setting(variant, variant) for variant in VARIANTS),
     Setting("U1, mu = 0.02", step=0.02),

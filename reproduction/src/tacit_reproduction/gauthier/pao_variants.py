@@ -14,10 +14,8 @@ from tacit_reproduction.table import Results, Row, cells_of, decibels
 from tacit_reproduction.verdict import Claim, above, fact, judged, ordered, within
 from tacit_reproduction.workers import Crew
 
-ALIKE = 0.25
-"""In dB: what "the same performance" is taken to mean."""
-SIZES = {1: "U1, m = 1", 4: "U1", 32: "U1, m = 32"}
-"""The text's m."""
+ALIKE = 0.25  # in dB: what "the same performance" is taken to mean
+SIZES = {1: "U1, m = 1", 4: "U1", 32: "U1, m = 32"}  # the text's m
 LONG, LONG_SEEDS = 8 * ROUNDS, 4
 SMALL_CLIENTS, SMALL = 5, 8
 """Clients and coordinates of the small case whose steady state is predicted; its chances are the large one's means."""

@@ -34,22 +34,17 @@ RIDGE, PENALTY, CLIP = 1e-4, 3.0, 10.0
 is the one with the lowest NMSD of PGFL with tau = 0 after 50 rounds with everybody called."""
 ROUNDS, EVERY = 300, 10
 PHI, ZETA = 0.001, 0.99
-NEWTON_STEPS = 4
-"""Squares that are clipped have straight pieces, on which a step is exact."""
+NEWTON_STEPS = 4  # squares that are clipped have straight pieces, on which a step is exact
 
 
 class Problem(NamedTuple):
     """Properties of the data, and their units."""
 
-    spread: float = 0.15
-    """gamma is uniform between minus and plus this."""
-    gamma: str = "per cluster"
-    """One gamma for all coordinates of a cluster's model, or one "per coordinate"."""
-    snr: float = 20.0
-    """Power of <x, w> over that of the noise in y, in dB."""
+    spread: float = 0.15  # gamma is uniform between minus and plus this
+    gamma: str = "per cluster"  # one gamma for all coordinates of a cluster's model, or one "per coordinate"
+    snr: float = 20.0  # power of <x, w> over that of the noise in y, in dB
     penalty: float = PENALTY
-    clip: float = CLIP
-    """C of our loss, half of the text's, for models of size 1."""
+    clip: float = CLIP  # C of our loss, half of the text's, for models of size 1
     servers: str = "random"
 
     @property
@@ -72,16 +67,12 @@ class Setting(NamedTuple):
 
     method: str = "PGFL"
     tau: float = 0.0
-    fade: float = 1.0
-    """tau shrinks by this factor per round."""
-    called: bool = False
-    """Whether a server calls 3 of its 15 clients in a round; else all."""
+    fade: float = 1.0  # tau shrinks by this factor per round
+    called: bool = False  # whether a server calls 3 of its 15 clients in a round; else all
     noise: str = "none"
     """"clipped": gradients are clipped to C, which the promise needs; "assumed": C is assumed, as in the text."""
-    phi: float = PHI
-    """Of round 1."""
-    zeta: float = ZETA
-    """Ratio of the variances of consecutive rounds."""
+    phi: float = PHI  # of round 1
+    zeta: float = ZETA  # ratio of the variances of consecutive rounds
     exact: bool = False
 
     @property
@@ -135,8 +126,7 @@ class World(NamedTuple):
     topology: Topology
     stream: Stream
     clusters: NDArray[np.int64]
-    targets: Floats
-    """(clients, d) each client's own w*."""
+    targets: Floats  # (clients, d) each client's own w*
 
 
 def server_graph(seed: int, kind: str = "random") -> Graph:
@@ -189,8 +179,7 @@ def simulated(
     )  # fmt: skip
 
 
-Task = tuple[Setting, Sequence[Problem], int, int, int]
-"""Setting, problems, seeds, first seed, rounds."""
+Task = tuple[Setting, Sequence[Problem], int, int, int]  # setting, problems, seeds, first seed, rounds
 
 
 def run(task: Task) -> list[Row]:

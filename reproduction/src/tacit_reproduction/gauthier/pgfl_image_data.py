@@ -17,20 +17,16 @@ from tacit_reproduction.datasets.tasks import TwoClasses, held_out
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, SERVERS
 from tacit_reproduction.table import Floats
 
-TEST_ROWS = 500
-"""Of each cluster's test set, drawn once."""
+TEST_ROWS = 500  # of each cluster's test set, drawn once
 
 
 class Group(NamedTuple):
     """Tasks of the clusters, and numbers of clients and images."""
 
     tasks: tuple[TwoClasses, ...]
-    clients: int = 15
-    """Of each server."""
-    sizes: tuple[int, int] = (2, 4)
-    """Range of D_k."""
-    cohort: int | None = 3
-    """Clients that a server calls in a round; None: all."""
+    clients: int = 15  # of each server
+    sizes: tuple[int, int] = (2, 4)  # range of D_k
+    cohort: int | None = 3  # clients that a server calls in a round; None: all
 
     @property
     def classes(self) -> tuple[int, ...]:

@@ -31,8 +31,7 @@ PENALTY, L2, NORM = 1.0, 0.01, 3.0
 """rho and the regulariser, which the text does not give; s makes other values of them."""
 CLIP, SHARES, NORMS = 1.0, (0.01, 0.1), (0.3, 1.0, 3.0)
 """C that gradients are clipped to; C / s that is assumed only: C = 1 for digits as they are, of norm 9, is 0.1."""
-TAUS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""At 2/3 all clusters have one model, at 1 each has the mean of the others'."""
+TAUS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # at 2/3 all clusters have one model, at 1 each has the mean of the others'
 ENFORCED, QUIET = "noise, C enforced", f"no noise, s = {NORM:g}"
 WHEN = {"early": f"after {EARLY} rounds", "end": f"after {ROUNDS} rounds"}
 
@@ -42,12 +41,9 @@ class Cell(NamedTuple):
 
     group: str
     tau: float = 0.4
-    fade: float = 1.0
-    """tau shrinks by this factor per round."""
-    noise: str = "none"
-    """Or "clipped" to C, or "assumed": see `pgfl.Setting`."""
-    share: float = 0.0
-    """C / s where it is assumed."""
+    fade: float = 1.0  # tau shrinks by this factor per round
+    noise: str = "none"  # or "clipped" to C, or "assumed": see `pgfl.Setting`
+    share: float = 0.0  # C / s where it is assumed
 
     def where(self, norm: float) -> str:
         """Return the setting that the text leaves open, in words."""
@@ -64,8 +60,7 @@ class Cell(NamedTuple):
 
 PAIRS, TRIPLETS, TURNED = Cell("pairs"), Cell("triplets"), Cell("pairs, 7 beside 9")
 SIMILAR, FADING, FIXED = Cell("similar"), Cell("dissimilar", fade=0.98), Cell("dissimilar")
-Wanted = tuple[Cell, Sequence[float]]
-"""A cell and its norms s."""
+Wanted = tuple[Cell, Sequence[float]]  # a cell and its norms s
 
 
 def wanted(mixed: Sequence[Cell], quick: bool) -> list[Wanted]:

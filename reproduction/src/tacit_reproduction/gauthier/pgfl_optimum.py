@@ -9,8 +9,7 @@ from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, PENALTY, SERVERS
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, brief, fact
 
-REACHED = 1e-5
-"""So near, as a share of the optimum's size, a client has come to it."""
+REACHED = 1e-5  # so near, as a share of the optimum's size, a client has come to it
 
 
 def looks(quick: bool, first: int) -> list[Task]:

@@ -23,8 +23,7 @@ ASSUMED = [Problem(clip=c, penalty=p) for p in (PENALTY, 30.0) for c in (0.03, 0
 CLIPPED = [Problem(clip=c, penalty=p) for p in (PENALTY, 30.0) for c in (1.0, 10.0)]
 START, EARLY, AFTER = 10, 50, 200
 """Rounds after which first speeds are compared, a few rounds, and those of figures 5.2 and 5.4."""
-NEARLY = 100 * (10**0.1 - 1)
-"""Per cent: "nearly identical" is no more than 1 dB above."""
+NEARLY = 100 * (10**0.1 - 1)  # per cent: "nearly identical" is no more than 1 dB above
 TEXT_TOTAL, ZETAS = 0.095, (0.95, 0.97)
 
 

@@ -16,12 +16,9 @@ from tacit_reproduction.analysis.mean_square import Form, Network, steady_state
 from tacit_reproduction.study import finished_run
 from tacit_reproduction.table import Floats
 
-DATA = 7
-"""Seed of the clients' correlations, noise and the truth, which all runs share."""
-SETTLED = 0.5
-"""Share of the rounds, the last, over which a simulated error is averaged."""
-LARGE = 1e6
-"""An error this many times the first one has left all bounds."""
+DATA = 7  # seed of the clients' correlations, noise and the truth, which all runs share
+SETTLED = 0.5  # share of the rounds, the last, over which a simulated error is averaged
+LARGE = 1e6  # an error this many times the first one has left all bounds
 FORMS: dict[Form, str] = {"kept": "with the terms that can be kept", "text": "as the text has it, (4.26) to (4.29)"}
 
 
@@ -35,15 +32,12 @@ class Setting(NamedTuple):
     available: float = 0.5
     delay: float = 0.3
     longest: int = 2
-    data: float = 1.0
-    """Chance that a round brings a client a sample."""
+    data: float = 1.0  # chance that a round brings a client a sample
     full_download: bool = False
     clients: int = 4
     d: int = 6
-    rough: float = 1.0
-    """Variance of the first client's features, in multiples of the others'."""
-    white: bool = False
-    """Whether features have unit variance and no correlation, instead of a spectrum from 0.2 to 1."""
+    rough: float = 1.0  # variance of the first client's features, in multiples of the others'
+    white: bool = False  # whether features have unit variance and no correlation, instead of a spectrum from 0.2 to 1
     ratio: float = 0.0
     """Of the step to the bound of Theorem 4.2, where steps are tried; 0: the steady state is looked at."""
     rounds: int = 0
@@ -52,12 +46,9 @@ class Setting(NamedTuple):
 class World(NamedTuple):
     """Data that all runs of a setting share."""
 
-    roots: Floats
-    """(K, d, d), R_k = root root^T."""
-    noise: Floats
-    """(K,) variances."""
-    truth: Floats
-    """(d,) w*, of norm 1."""
+    roots: Floats  # (K, d, d), R_k = root root^T
+    noise: Floats  # (K,) variances
+    truth: Floats  # (d,) w*, of norm 1
 
     @property
     def correlations(self) -> Floats:

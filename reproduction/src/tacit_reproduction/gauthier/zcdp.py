@@ -20,17 +20,13 @@ from tacit_reproduction.table import Results, Row, cells_of
 from tacit_reproduction.verdict import Claim, Pair, below, fact, headline, judged, slopes
 from tacit_reproduction.workers import Crew
 
-TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""rho of a whole run; the text's are in its figures alone."""
-TUNING_FROM = 500
-"""First tuning seed, counted from the first that is judged."""
-AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))
-"""Rounds at which averaged iterates are judged."""
+TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # rho of a whole run; the text's are in its figures alone
+TUNING_FROM = 500  # first tuning seed, counted from the first that is judged
+AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))  # rounds at which averaged iterates are judged
 LIMIT_ROUNDS, LOOKS, LIMIT = 1600, 5, (8.0, 1.6)
 """Of runs without noise: rounds, those between two looks, and eta_n = 8 / n with rho."""
 AVERAGED_LONG: ns.Counts = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).astype(np.int64))
-REACHED = 1e-6
-"""Squared distance from the optimum, relative to the optimum's size, that counts as having reached it."""
+REACHED = 1e-6  # squared distance from the optimum, relative to the optimum's size, that counts as having reached it
 SLOPE_SPARE, FITTED_FROM = 0.1, 1 / 4
 """Share of a run from which on slopes are fitted; before it models are on their way from where they started."""
 

@@ -18,8 +18,7 @@ CLASSIC_UP_TO = 30.0
 PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.8, 1.6, 3.2, 6.4, 12.8)}
 """rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
 SEEDS = 4
-RATIO, FINE = 2.0, 2.0**0.5
-"""Of the grids; the finer one is for the step that starts alike."""
+RATIO, FINE = 2.0, 2.0**0.5  # of the grids; the finer one is for the step that starts alike
 QUICK_TOTALS = (0.3, 300.0)
 Known = Mapping[Method, tuple[tuple[float, float], tuple[float, float]]]
 SQUARES: Known = {

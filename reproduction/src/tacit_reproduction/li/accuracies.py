@@ -44,14 +44,12 @@ private labels on all documents, test part included, which is how the family was
 class Cell(NamedTuple):
     """One entry: as printed, by nodes that do not mix, or by one release of each node's mean gradient."""
 
-    way: str
-    """printed, alone or release."""
+    way: str  # printed, alone or release
     l2: float
     epsilon: float
     nodes: int
     columns: int
-    keep: int = 0
-    """Of the largest coordinates of a row; 0: all."""
+    keep: int = 0  # of the largest coordinates of a row; 0: all
 
 
 def cells(quick: bool) -> list[Cell]:

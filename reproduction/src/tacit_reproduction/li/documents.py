@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from tacit_reproduction.datasets.rcv1 import rcv1
 from tacit_reproduction.li.dola import Samples
 
-ROUNDED_DOWN = 1 - 1e-6
-"""Single precision must not lift a norm above 1: sensitivities count on it."""
+ROUNDED_DOWN = 1 - 1e-6  # single precision must not lift a norm above 1: sensitivities count on it
 
 
 class Representation(NamedTuple):
     """Representation of documents as rows."""
 
     columns: int
-    keep: int | None = None
-    """Only the largest coordinates of each row; None: all of them."""
+    keep: int | None = None  # only the largest coordinates of each row; None: all of them
 
     @property
     def clip(self) -> float:

@@ -31,8 +31,7 @@ FLIPPED = 0.05
 LIPSCHITZ = 1.0
 """L: rows of length 1 at most have hinge gradients of length 1 at most, so that the clip changes nothing."""
 HINGE = objectives.hinge()
-NOISELESS = 0.0
-"""Level of epsilon in the tables that stands for no noise."""
+NOISELESS = 0.0  # level of epsilon in the tables that stands for no noise
 LAMBDAS = (0.1, 1.0, 10.0)
 
 JUDGED = {"own": "at w, before noise", "mixture": "at b, the mixture", "average": "at the average of b"}

@@ -20,10 +20,8 @@ from tacit_reproduction.verdict import Claim, Rule, above, below, brief, headlin
 NODES, BATCHES, EPSILONS = 4, (1, 5, 20), (dola.NOISELESS, 1.0, 10.0)
 FORM = Representation(50)
 BALL, RCV1 = "unit ball", "RCV1"
-EXAMPLES, DOCUMENTS = (20_000, 4_000), (10_000, 2_000)
-"""Of the full and of the quick form."""
-NEARLY = 2.0
-"""Variances are nearly identical if their ratio is below this; the text has no number."""
+EXAMPLES, DOCUMENTS = (20_000, 4_000), (10_000, 2_000)  # of the full and of the quick form
+NEARLY = 2.0  # variances are nearly identical if their ratio is below this; the text has no number
 
 
 class Setting(NamedTuple):

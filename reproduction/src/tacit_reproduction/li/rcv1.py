@@ -14,8 +14,7 @@ from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, headline, judged, ordered, within
 
-POINT = 1.0
-"""Per cent by which an accuracy may differ and still be the same."""
+POINT = 1.0  # per cent by which an accuracy may differ and still be the same
 
 
 def _printed(results: Results, epsilon: float, nodes: int, l2: float = MAIN) -> Floats:

@@ -11,10 +11,8 @@ from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged, ordered, shown
 
 NODES, EPSILONS = (1, 4, 64), (dola.NOISELESS, 1.0, 0.1, 0.01)
-MANY, MIDDLE, STRONG = 64, 0.1, 0.01
-"""Figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1."""
-EXAMPLES, POINTS = (100_000, 10_000), (6, 3)
-"""Of the full and of the quick form."""
+MANY, MIDDLE, STRONG = 64, 0.1, 0.01  # figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1
+EXAMPLES, POINTS = (100_000, 10_000), (6, 3)  # of the full and of the quick form
 
 
 class Setting(NamedTuple):

@@ -27,8 +27,7 @@ from tacit_reproduction.tuning import bracket
 
 LOADERS = {"occupancy": occupancy, "susy": susy}
 OBJECTIVE = objectives.logistic(l2=1e-4)
-FRACTIONS = (1.0, 0.5)
-"""Shares of the samples that are dealt out at random; the rest goes by clusters, one per node."""
+FRACTIONS = (1.0, 0.5)  # shares of the samples that are dealt out at random; the rest goes by clusters, one per node
 METHODS: Mapping[str, Callable[..., Algorithm]] = {
     "COL": algorithms.centralised_online,
     "OPS": algorithms.online_push_sum,
@@ -36,8 +35,7 @@ METHODS: Mapping[str, Callable[..., Algorithm]] = {
     "DOL-Asymm": algorithms.decentralised_asymmetric,
     "Local OGD": algorithms.local_online,
 }
-TUNING_OFFSET = 500
-"""From the first seed of a run to the first of those on which its steps are chosen."""
+TUNING_OFFSET = 500  # from the first seed of a run to the first of those on which its steps are chosen
 
 
 class Network(NamedTuple):
@@ -45,8 +43,7 @@ class Network(NamedTuple):
 
     nodes: int
     neighbours: int
-    exact: bool = False
-    """Whether every node has so many neighbours; else their number is uniform from 1 on."""
+    exact: bool = False  # whether every node has so many neighbours; else their number is uniform from 1 on
 
 
 class Design(NamedTuple):
@@ -58,14 +55,11 @@ class Design(NamedTuple):
     degrees: Mapping[tuple[int, bool], str]
     """Of the networks in the sweep over sizes: (neighbours, whether just so many) -> words."""
     dense: tuple[Network, ...]
-    starts: Mapping[str, float]
-    """Of each method's search for a step; decides its length, not its result."""
+    starts: Mapping[str, float]  # of each method's search for a step; decides its length, not its result
     seeds: int = 20
     tuning_seeds: int = 3
-    ratio: float = 2.0**0.5
-    """Of neighbouring steps on the grid."""
-    shared: bool = False
-    """Whether the step chosen at the first fraction serves at the others too."""
+    ratio: float = 2.0**0.5  # of neighbouring steps on the grid
+    shared: bool = False  # whether the step chosen at the first fraction serves at the others too
 
 
 class Task(NamedTuple):
@@ -74,8 +68,7 @@ class Task(NamedTuple):
     design: Design
     method: str
     network: Network
-    first: int
-    """Seed."""
+    first: int  # seed
 
     @property
     def rounds(self) -> int:

@@ -16,13 +16,10 @@ from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Pair, fact, headline, judged, within
 
 AGENTS, STEP, RHO = 50, 0.5, 0.001
-NOISE_SIZE = 0.8**0.5
-"""sigma_g: the text's variance is 0.8."""
-LOSS = objectives.logistic(l2=2 * RHO)
-"""The text's penalty is rho ||w||^2."""
+NOISE_SIZE = 0.8**0.5  # sigma_g: the text's variance is 0.8
+LOSS = objectives.logistic(l2=2 * RHO)  # the text's penalty is rho ||w||^2
 POINTS = 50
-UNTOUCHED = 0.1
-"""Percentage points that a grid may cost."""
+UNTOUCHED = 0.1  # percentage points that a grid may cost
 PLACE = "figure 4.5"
 
 

@@ -18,22 +18,18 @@ from tacit_reproduction.table import Factor, Results, Row, decibels, late
 from tacit_reproduction.verdict import Claim, Pair, above, fact, headline, within
 
 AGENTS, SAMPLES, DIMENSIONS, RIDGE, STEP, ROUNDS = 30, 100, 2, 0.01, 0.4, 1000
-NOISE_SIZE = 0.1
-"""sigma_g: the text's variance is 0.01."""
-DATA_NOISE = (0.01, 0.1)
-"""Range of the agents' noise variances, which the text does not give."""
+NOISE_SIZE = 0.1  # sigma_g: the text's variance is 0.01
+DATA_NOISE = (0.01, 0.1)  # range of the agents' noise variances, which the text does not give
 COVARIANCES = {"0.2 to 0.5": (0.2, 0.5), "0.06 to 0.2": (0.06, 0.2), "0.02 to 0.06": (0.02, 0.06)}
 COVARIANCES["0.005 to 0.02"] = (0.005, 0.02)
 """Ranges of the eigenvalues of R_u, which is "randomly set". From 0.5 to 1.5 consensus diverges at the text's step."""
 PLACES = tuple(product(COVARIANCES, ("small world", "ring", "random tree")))
-FIRST, SPARSE = PLACES[0], ("0.005 to 0.02", "ring")
-"""Covariances and network of which curves are kept."""
+FIRST, SPARSE = PLACES[0], ("0.005 to 0.02", "ring")  # covariances and network of which curves are kept
 BATCHES = {1: "one sample", 10: "ten samples"}
 LOSS = objectives.squared(l2=RIDGE)
 EVERY = 5
 NOISES = ("none", "homomorphic", "random")
-CLOSE, FAR, UNTOUCHED = 1.0, 3.0, 0.1
-"""dB: "close" and "significantly higher", and what a grid may cost."""
+CLOSE, FAR, UNTOUCHED = 1.0, 3.0, 0.1  # dB: "close" and "significantly higher", and what a grid may cost
 FIGURE = "figure 4.4"
 
 

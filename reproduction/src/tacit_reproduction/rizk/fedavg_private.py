@@ -24,8 +24,7 @@ STEP, VARIANCE = 0.2, 0.02
 LOCAL_STEPS, BATCH_SIZES, SIZES = (1, 10), (1, 10), (50, 150)
 """Ranges of E_k, the text's, of B_k, which it gives for its first experiment only, and of N_k, which it does not."""
 LOSS = objectives.squared(l2=RIDGE)
-CLIP = 1.0
-"""Of the question how private the two are: bounds a record's gradient of half the loss."""
+CLIP = 1.0  # of the question how private the two are: bounds a record's gradient of half the loss
 WORDS = {"none": "no noise", "models": "noise on models", "updates": "noise on updates"}
 NOISY, SLOPE_SPARE = ("models", "updates"), 0.1
 

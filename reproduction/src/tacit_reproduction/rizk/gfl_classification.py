@@ -16,14 +16,11 @@ from tacit_reproduction.table import Results
 SERVERS, CLIENTS, COHORT = 5, 10, 3
 """The text does not say how many clients a server calls, nor how servers are linked: a ring."""
 STEP, RHO = 0.5, 0.03
-NOISE_SIZE = 0.6**0.5
-"""sigma_g: the text's variance is 0.6."""
+NOISE_SIZE = 0.6**0.5  # sigma_g: the text's variance is 0.6
 SIZES, LOCAL_STEPS, BATCH_SIZES = (50, 250), (1, 10), (5, 10)
 """Ranges by client: the text shares 5,101 rows among 50 clients unequally."""
-LOSS = objectives.logistic(l2=2 * RHO)
-"""The text's penalty is rho ||w||^2."""
-RECORD_EVERY, LAST = 5, 10
-"""Servers' own errors are averaged over the last of the recorded rounds."""
+LOSS = objectives.logistic(l2=2 * RHO)  # the text's penalty is rho ||w||^2
+RECORD_EVERY, LAST = 5, 10  # Servers' own errors are averaged over the last of the recorded rounds
 
 
 class Cell(NamedTuple):

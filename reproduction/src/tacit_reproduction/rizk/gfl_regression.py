@@ -36,12 +36,9 @@ class Task(NamedTuple):
     """One scheme of noise: the text's setting on several data and networks, or one after the other on the first."""
 
     noise: str
-    places: tuple[tuple[str, str], ...]
-    """Covariances and network."""
-    settings: tuple[tuple[float, float], ...] = ((STEP, VARIANCE),)
-    """Steps and variances."""
-    rounds: int = 200
-    """Of a setting at least."""
+    places: tuple[tuple[str, str], ...]  # covariances and network
+    settings: tuple[tuple[float, float], ...] = ((STEP, VARIANCE),)  # steps and variances
+    rounds: int = 200  # of a setting at least
 
 
 def tasks(quick: bool) -> list[Task]:

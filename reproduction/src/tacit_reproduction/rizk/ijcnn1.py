@@ -18,8 +18,7 @@ from tacit_reproduction.table import Floats, Results, Row, late
 from tacit_reproduction.verdict import Pair, below, judged, not_worse
 
 SHOWN = ("none", "homomorphic", "random", "local")
-AT_ONCE = 100
-"""Models that are judged together, so that their scores fit into memory."""
+AT_ONCE = 100  # models that are judged together, so that their scores fit into memory
 DATA_NOISE = 0.5
 """An agent's features get Gaussian noise of its own standard deviation, uniform from 0 to this; columns have 1."""
 

@@ -27,25 +27,19 @@ from tacit_reproduction.table import Floats, Results, Row, late
 from tacit_reproduction.verdict import Pair, below, headline, judged, within
 
 CLIENTS, COHORT, STEP, RIDGE, MOST_STEPS, MOST_BATCH = 100, 10, 0.25, 1e-4, 5, 10
-SMALLEST, LARGEST = 15, 134
-"""Rows of a client: the text's 79 to 688 of 35,000, in proportion to the balanced rows."""
+SMALLEST, LARGEST = 15, 134  # rows of a client: the text's 79 to 688 of 35,000, in proportion to the balanced rows
 MIXES = {"as in all rows": 100.0, "non-IID": 1.0, "nearly one class each": 0.1}
 """How unlike clients are, which the text does not say: concentrations of a Dirichlet distribution of classes."""
-TEXT, NEAR = {"uniform": 22.45, "optimal": 18.46}, 1.0
-"""Test errors of the text in per cent, give or take."""
-LOSS = objectives.logistic(l2=2 * RIDGE)
-"""l2 / 2 ||w||^2 is the text's rho ||w||^2."""
+TEXT, NEAR = {"uniform": 22.45, "optimal": 18.46}, 1.0  # test errors of the text in per cent, give or take
+LOSS = objectives.logistic(l2=2 * RIDGE)  # l2 / 2 ||w||^2 is the text's rho ||w||^2
 
 
 class Star(NamedTuple):
     """One repeat: a server's clients."""
 
-    data: Batch
-    """(clients, places, ...), as many clients and places in all repeats."""
-    sizes: NDArray[np.int64]
-    """(clients,) places that are taken."""
-    best: Floats
-    """w^o."""
+    data: Batch  # (clients, places, ...), as many clients and places in all repeats
+    sizes: NDArray[np.int64]  # (clients,) places that are taken
+    best: Floats  # w^o
     seed: int
 
 

@@ -17,8 +17,7 @@ from tacit_reproduction.table import Factor, Floats, Results, Row, decibels
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, judged
 
 DIM, RIDGE, STEP = 2, 1e-3, 0.01
-FEATURES, NOISE = (0.5, 1.5), (0.01, 0.1)
-"""Narrow ranges of variances, uniform: the text's are "randomly generated"."""
+FEATURES, NOISE = (0.5, 1.5), (0.01, 0.1)  # narrow ranges of variances, uniform: the text's are "randomly generated"
 CENTRES, DECADES = (10**-0.5, 10**-1.5), (3.0, 5.0)
 """Of wide ranges, uniform as logarithms: at width 1 features have 0.01 to 10, noise 1e-4 to 10."""
 DATA = {"narrow": (0.0, 1.0), "half wide": (0.5, 1.0), "wide": (1.0, 1.0)}
@@ -30,16 +29,14 @@ EXTENTS = {False: (300, 100, 800, 400), True: (60, 30, 500, 340)}
 """Quick -> clients, samples, rounds, and after how many of these the steady state begins."""
 TEXT_GAIN, NEAR, AS_GOOD, EARLY = 13.1, 1.0, 0.5, 60
 """dB: the text's, give or take, and what counts as no worse; rounds in which speed is told."""
-BEYOND_MEASURE = 1e6
-"""A model has diverged once its MSD is so many times the first one's."""
+BEYOND_MEASURE = 1e6  # A model has diverged once its MSD is so many times the first one's
 
 
 class Task(NamedTuple):
     """One program."""
 
     rule: str
-    problems: tuple[tuple[str, float], ...]
-    """Data, and factors on all noise v_k, the text's way to a larger xi."""
+    problems: tuple[tuple[str, float], ...]  # Data, and factors on all noise v_k, the text's way to a larger xi
     quick: bool
     cohort: int = 6
     most_steps: int = 5
