@@ -1,7 +1,5 @@
 """A method judged at what its agents have before their noise, as Li et al. and Gauthier (2023) measure errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from tacit.core.contract import Algorithm, Batch, Inbox, Key, Outbox, Params, PrivacyStatement, State, Tree, View

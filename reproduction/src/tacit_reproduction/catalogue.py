@@ -1,7 +1,5 @@
 """List of the studies, text by text and in each text's own order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import NamedTuple
@@ -13,12 +11,10 @@ class Text(NamedTuple):
     """One of the five texts; docs/bibliography.md has them in full."""
 
     key: str
-    cited: str
-    """In running text, before the section."""
+    cited: str  # in running text, before the section
     title: str
     origin: str
-    studies: tuple[str, ...]
-    """ "module:NAME" of each."""
+    studies: tuple[str, ...]  # "module:NAME" of each
 
 
 TEXTS = (

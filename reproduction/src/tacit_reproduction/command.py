@@ -1,7 +1,5 @@
 """The command `tacit reproduce`: one experiment of the texts, or all of them with a gallery."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Pages are made of summaries alone, so that the gallery tells the same story.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +17,7 @@ from tacit.results.report import NOTHING
 from tacit_reproduction.summary import command
 from tacit_reproduction.verdict import VERDICTS, Verdict
 
-FEW = 40
-"""Points of a line of a small figure."""
+FEW = 40  # points of a line of a small figure
 QUICK = "The quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
 MARKS = dict(zip(VERDICTS, ("✓", "↗", "◐", "✗", "–"), strict=True))
 KEYS = dict(zip(VERDICTS, ("yes", "direction", "depends", "no", "untested"), strict=True))
@@ -133,9 +130,7 @@ def drawn(prefix: str, figure: Mapping[str, Any], small: bool = False) -> Html:
     plots = []
     for k, panel in enumerate(figure["panels"][: 1 if small else None]):
         curves = tuple(_curve(labels.index(line["label"]), line, small) for line in panel["lines"])
-        plot = Panel(
-            f"{group}{k}", panel["title"], "", x, y, curves, scattered=not figure["joined"], group=group
-        )  # fmt: skip
+        plot = Panel(f"{group}{k}", panel["title"], "", x, y, curves, scattered=not figure["joined"], group=group)
         plots.append(chart(plot, [_Named(label) for label in labels]))
     if small:
         return joined(plots)
@@ -158,19 +153,22 @@ def _numbers(values: Sequence[float | None]) -> Any:
 
 def claims(summary: Mapping[str, Any]) -> Html:
     """Return all claims as a table; questions of our own are marked."""
-    rows = joined(
-        html(
-            "<tr class='{}'><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            "own" if each["ours"] else "", each["claim"], each["text"] or "our own question", each["figure"],
-            OUTCOMES[each["outcome"]],
-        )
+    found = [
+        ("own" if each["ours"] else "",
+         (each["claim"], each["text"] or "our own question", each["figure"], OUTCOMES[each["outcome"]]))
         for each in summary["claims"]
-    )  # fmt: skip
-    head = joined(html("<th scope='col'>{}</th>", name) for name in ("claim", "text", "found", "outcome"))
+    ]  # fmt: skip
+    return _table("Claims", "claims", ("claim", "text", "found", "outcome"), found)
+
+
+def _table(label: str, kind: str, columns: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]]) -> Html:
+    """Return a table that can be scrolled; rows are (class, cells)."""
+    head = joined(html("<th scope='col'>{}</th>", column) for column in columns)
+    lines = (html("<tr class='{}'>{}</tr>", of, joined(html("<td>{}</td>", cell) for cell in row)) for of, row in rows)
     return html(
-        "<div class='scroll' role='region' aria-label='Claims' tabindex='0'><table class='claims'><thead><tr>{}</tr>"
-        "</thead><tbody>{}</tbody></table></div>",
-        head, rows,
+        "<div class='scroll' role='region' aria-label='{}' tabindex='0'><table class='{}'><thead><tr>{}</tr></thead>"
+        "<tbody>{}</tbody></table></div>",
+        label, kind, head, joined(lines),
     )  # fmt: skip
 
 
@@ -179,13 +177,8 @@ def _how(summary: Mapping[str, Any]) -> Html:
     table = summary["table"]
     if not table["rows"]:
         return paragraphs
-    head = joined(html("<th scope='col'>{}</th>", column) for column in table["columns"])
-    rows = (html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in table["rows"])
-    return html(
-        "{}<p class='note'>Means over seeds; ± is half of a 95 % interval.</p><div class='scroll' role='region' "
-        "aria-label='Cells' tabindex='0'><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
-        paragraphs, head, joined(rows),
-    )  # fmt: skip
+    cells = _table("Cells", "", table["columns"], (("", row) for row in table["rows"]))
+    return html("{}<p class='note'>Means over seeds; ± is half of a 95 % interval.</p>{}", paragraphs, cells)
 
 
 def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:

@@ -5,8 +5,6 @@ figures which columns are drawn. Running and judging are apart: `outcomes.npz` h
 headlines and pages can be made again of it (`tacit reproduce --stored`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +27,7 @@ from tacit_reproduction.table import Results, cells_of, loaded
 from tacit_reproduction.verdict import Claim, Headline, shown
 from tacit_reproduction.workers import Crew, crew
 
-SEEDS_APART = 1000
-"""Between the first seeds of two runs of a study."""
+SEEDS_APART = 1000  # between the first seeds of two runs of a study
 ORIGIN = ("quick", "seed", "seconds", "date", "machine", "versions", "made_of")
 """What stays as it was where stored outcomes are judged again."""
 
@@ -49,18 +46,12 @@ class Study:
 
     name: str
     title: str
-    source: str
-    """Text and place, e.g. "OPS paper, sec. 5"."""
-    minutes: float
-    """That the full form takes on two cores."""
-    measure: Callable[[Crew, bool, int], Results]
-    """(crew, quick, first seed) -> all outcomes; see `over`."""
-    judge: Callable[[Results], Judgement]
-    """Claims, headlines and figures of a table, whether just measured or stored."""
-    method: str
-    """The procedure and what the text leaves open; paragraphs are apart by an empty line."""
-    tabled: Sequence[str] = ()
-    """Measures of (seeds,) that the page's table has, cell by cell."""
+    source: str  # text and place, e.g. "OPS paper, sec. 5".
+    minutes: float  # that the full form takes on two cores
+    measure: Callable[[Crew, bool, int], Results]  # (crew, quick, first seed) -> all outcomes; see `over`
+    judge: Callable[[Results], Judgement]  # Claims, headlines and figures of a table, whether just measured or stored
+    method: str  # the procedure and what the text leaves open; paragraphs are apart by an empty line
+    tabled: Sequence[str] = ()  # measures of (seeds,) that the page's table has, cell by cell
 
     def run(self, quick: bool, out: Path, seed: int, workers: int | None = None) -> dict[str, Any]:
         """Run the study, write its directory and return the summary; for `workers` see `crew`."""

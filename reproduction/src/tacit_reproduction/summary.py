@@ -1,7 +1,5 @@
 """Summary of a study, `summary.json`: how it is read back, and whether it is of the code and the data that are here."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
@@ -18,8 +16,7 @@ from tacit.results.sealed import FILES, SUMMARY, Sealed, settled
 from tacit_reproduction.datasets.fetch import digests, search_path
 from tacit_reproduction.verdict import Outcome, Verdict
 
-OUTCOMES = "outcomes.npz"
-"""File of the table of outcomes."""
+OUTCOMES = "outcomes.npz"  # file of the table of outcomes
 Text = schema.Text
 Numbers = list[Annotated[float, Field(ge=-HIGHEST, le=HIGHEST)] | None]
 

@@ -114,6 +114,16 @@ def cells_of(cells: Sequence[Any], measured: Sequence[Any], facts: Mapping[str, 
     return Results(rows, facts)
 
 
+def parted(
+    common: Mapping[str, Factor], places: Iterable[Mapping[str, Factor]], seeds: int, measures: Mapping[str, Any]
+) -> list[Row]:
+    """Return a row for each place of a program, whose repeats are the seeds of the first place, of the second, ..."""
+    return [
+        Row({**common, **place}, {n: v if n == "rounds" else v[k * seeds :][:seeds] for n, v in measures.items()})
+        for k, place in enumerate(places)
+    ]
+
+
 def decibels(values: Floats) -> Floats:
     """Return 10 log10; of what has left all bounds, not a number."""
     return np.asarray(10 * np.log10(np.where(np.isfinite(values) & (values > 0), values, np.nan)))

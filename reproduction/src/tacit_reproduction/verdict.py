@@ -10,8 +10,6 @@ is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of 
 2.5 c %, one of s swept settings may hold by chance for 2.5 s %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
@@ -26,10 +24,8 @@ from tacit_reproduction.table import Floats
 Outcome = Literal["holds", "open", "fails"]
 Verdict = Literal["reproduced", "direction only", "depends on an open setting", "refuted", "not tested"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-SPENT = 0.05
-"""Share of all sets of seeds for which an interval misses."""
-Named = tuple[str, ArrayLike]
-"""Name, and value per seed."""
+SPENT = 0.05  # share of all sets of seeds for which an interval misses
+Named = tuple[str, ArrayLike]  # Name, and value per seed
 
 
 class Rule(NamedTuple):
@@ -37,8 +33,7 @@ class Rule(NamedTuple):
 
     low: float
     high: float
-    closed: bool = False
-    """Whether its ends belong to it: no difference at all is neither above nor below."""
+    closed: bool = False  # whether its ends belong to it: no difference at all is neither above nor below
 
     def outcome(self, found: Interval) -> Outcome:
         """Judge an interval: wholly inside, wholly outside (or none at all), or neither."""
@@ -82,15 +77,12 @@ class Claim(NamedTuple):
 
     claim: str
     holds: bool
-    figure: str
-    """The numbers behind the verdict, with intervals."""
+    figure: str  # the numbers behind the verdict, with intervals
     text: str = ""
     """Statement of the text, with its place; empty for a question of our own, which counts for or against no text."""
-    seen_in: str = ""
-    """Name of the figure that shows it; empty if only numbers do."""
+    seen_in: str = ""  # name of the figure that shows it; empty if only numbers do
     outcome: Outcome = "fails"
-    leans: bool = False
-    """Whether all mean differences are on the claimed side, whatever their intervals."""
+    leans: bool = False  # whether all mean differences are on the claimed side, whatever their intervals
 
     @property
     def ours(self) -> bool:
@@ -161,8 +153,7 @@ def ordered(claim: str, values: Sequence[Named], **words: str) -> Claim:
     return judged(claim, pairs, above(), **words)
 
 
-NOT_WORSE = 0.01
-"""Share of the second's mean by which the first may be above it."""
+NOT_WORSE = 0.01  # share of the second's mean by which the first may be above it
 
 
 def not_worse(claim: str, pair: Pair, **words: str) -> Claim:
@@ -185,23 +176,15 @@ def slopes(x: ArrayLike, values: Floats) -> Floats:
 class Headline(NamedTuple):
     """One result of a text, and what became of it."""
 
-    headline: str
-    """One sentence."""
-    place: str
-    """In the text: "figure 4.4"."""
+    headline: str  # one sentence
+    place: str  # in the text: "figure 4.4"
     verdict: Verdict
-    text: str
-    """Numbers of the text, or its words."""
-    ours: str
-    """Our numbers beside them."""
-    why: str
-    """One sentence; where it is not reproduced a paragraph that a reviewer of the text would accept."""
-    seen_in: str
-    """Name of the figure that is drawn like the text's."""
-    settings: Mapping[str, Outcome]
-    """Settings that the text leaves open and that were swept -> outcome."""
-    claims: tuple[str, ...]
-    """The claims that it rests on."""
+    text: str  # numbers of the text, or its words
+    ours: str  # our numbers beside them
+    why: str  # one sentence; where it is not reproduced a paragraph that a reviewer of the text would accept
+    seen_in: str  # name of the figure that is drawn like the text's
+    settings: Mapping[str, Outcome]  # settings that the text leaves open and that were swept -> outcome
+    claims: tuple[str, ...]  # the claims that it rests on
 
 
 def headline(

@@ -1,7 +1,5 @@
 """Independent pieces of a study in several processes."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Callable, Sequence

@@ -35,8 +35,6 @@ iterations before the present one's end, L the longest delay. Random factors are
 mean map acts from both sides, the fluctuations add their covariances times those of what they multiply.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,34 +48,25 @@ from tacit.core.errors import RequirementError
 
 Form = Literal["kept", "text"]
 Array = NDArray[np.float64]
-Step = Callable[[Array, bool], Array]
-"""(covariance (N, N), with noise) -> the covariance one iteration later."""
+Step = Callable[[Array, bool], Array]  # (covariance (N, N), with noise) -> the covariance one iteration later
 
 
 @dataclass(frozen=True)
 class Network:
     """Clients, data and channel of a network: the setting that the predictions are for."""
 
-    correlations: Array
-    """(K, d, d) R_k."""
-    noise: Array
-    """(K,) variances."""
+    correlations: Array  # (K, d, d) R_k
+    noise: Array  # (K,) variances
     step: float
-    share: int
-    """m of the d coordinates in a message."""
-    availability: Array
-    """(K,) chance that a client with data is available."""
-    data: Array
-    """(K,) chance of a new sample in an iteration."""
-    delays: Array
-    """(L + 1,) chance of each delay; what is missing to 1 is lost."""
-    decay: float = 1.0
-    """alpha_l = decay^l."""
+    share: int  # m of the d coordinates in a message
+    availability: Array  # (K,) chance that a client with data is available
+    data: Array  # (K,) chance of a new sample in an iteration
+    delays: Array  # (L + 1,) chance of each delay; what is missing to 1 is lost
+    decay: float = 1.0  # alpha_l = decay^l
     coordinated: bool = True
     same_window: bool = False
     full_download: bool = False
-    fourth: Array | None = None
-    """(K, d, d, d, d) E[z z z z], or None for Gaussian samples."""
+    fourth: Array | None = None  # (K, d, d, d, d) E[z z z z], or None for Gaussian samples
 
     @property
     def clients(self) -> int:
@@ -172,10 +161,8 @@ def steady_state(network: Network, *, form: Form = "kept") -> Array:
             "state; expected a smaller step"
         )
     steps, size, d = FORMS[form](network), network.blocks * network.d, network.d
-    operator = _operator(steps, size)
     source = _period(steps, np.zeros((size, size)), True)[-1].ravel()
-    identity_less = _linear(lambda v: v - operator(v), size)
-    solution, left = gmres(identity_less, source, rtol=1e-10, atol=0.0, restart=60, maxiter=200)
+    solution, left = gmres(_linear(steps, size, less=True), source, rtol=1e-10, atol=0.0, restart=60, maxiter=200)
     if left:
         raise RequirementError(
             f"the steady state was not found to 1e-10 in {left} sweeps; expected a radius well below 1, not {radius}"
@@ -192,45 +179,40 @@ def mean_square_radius(network: Network, *, form: Form = "kept") -> float:
     from scipy.sparse.linalg import eigs
 
     steps, size = FORMS[form](network), network.blocks * network.d
-    largest = eigs(_linear(_operator(steps, size), size), k=1, v0=np.eye(size).ravel(), tol=1e-6)[0]
+    largest = eigs(_linear(steps, size), k=1, v0=np.eye(size).ravel(), tol=1e-6)[0]
     return float(np.abs(largest[0]) ** (1 / len(steps)))
 
 
 def _period(steps: list[Step], covariance: Array, noisy: bool) -> list[Array]:
     """Return the covariances after each iteration of one period."""
-    path = []
+    path = [covariance]
     for step in steps:
-        covariance = step(covariance, noisy)
-        path.append(covariance)
-    return path
+        path.append(step(path[-1], noisy))
+    return path[1:]
 
 
-def _operator(steps: list[Step], size: int) -> Callable[[Array], Array]:
-    """Return the noiseless map of one period on the covariance as a vector."""
-    return lambda vector: _period(steps, vector.reshape(size, size), False)[-1].ravel()
-
-
-def _linear(function: Callable[[Array], Array], size: int) -> Any:
+def _linear(steps: list[Step], size: int, less: bool = False) -> Any:
+    """Return the noiseless map of one period on the covariance as a vector, or the identity less it."""
     from scipy.sparse.linalg import LinearOperator
 
-    return LinearOperator((size**2, size**2), matvec=function, dtype=np.float64)
+    def mapped(vector: Array) -> Array:
+        after = _period(steps, vector.reshape(size, size), False)[-1].ravel()
+        return vector - after if less else after
+
+    return LinearOperator((size**2, size**2), matvec=mapped, dtype=np.float64)
 
 
 def kept_steps(net: Network) -> list[Step]:
     """Return the maps of the iterations 0, 1, ... of one period, with the terms that the text drops."""
-    period = net.d // math.gcd(net.share, net.d)
-    return [_kept_step(net, n) for n in range(period)]
+    return [_kept_step(net, n) for n in range(net.d // math.gcd(net.share, net.d))]
 
 
 class _Maps(NamedTuple):
     """The mean maps of one iteration, as matrices; see `_kept_maps` for the models between local step and end."""
 
-    enter: Array
-    """Old models -> what the local steps begin from: for x_k, then for y_k."""
-    local: Array
-    """Old models -> models between."""
-    finish: Array
-    """Models between -> new models."""
+    enter: Array  # old models -> what the local steps begin from: for x_k, then for y_k
+    local: Array  # old models -> models between
+    finish: Array  # models between -> new models
     spread: Array
     """Models between -> what random factors multiply: S (arriving - w) by delay and client, x_k - y_k, y_k - w_k."""
 

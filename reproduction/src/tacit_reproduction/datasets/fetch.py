@@ -5,8 +5,6 @@ the current folder; then the cache, `tacit` in XDG_CACHE_HOME or ~/.cache. Downl
 present or absent, is noted: results depend on both.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -16,14 +14,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.validate import check_labels
+from tacit.streams.validate import check_features, check_labels
 
 TIMEOUT_S = 30.0
 
@@ -33,11 +31,9 @@ class Known(NamedTuple):
 
     files: Mapping[str, str]
     """Path in a data folder -> SHA-256; empty where the loader checks values in place of bytes."""
-    url: str
-    """Of the download, or what its files' names are put behind."""
+    url: str  # of the download, or what its files' names are put behind
     official: str
-    other: str = ""
-    """A file that serves as well: made of the official download, or the publisher's own table."""
+    other: str = ""  # A file that serves as well: made of the official download, or the publisher's own table
 
 
 _UCI, _LIBSVM = "https://archive.ics.uci.edu", "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
@@ -71,7 +67,7 @@ KNOWN = {
             "mnist/t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
             "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         },
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",  # a mirror: what the publisher answers is often a page
         "http://yann.lecun.com/exdb/mnist/",
     ),
     "ijcnn1": Known(
@@ -98,10 +94,11 @@ def available(name: str) -> bool:
 
 def where(name: str) -> str:
     """Return a sentence with the place of the data set, or with the folders that were searched."""
-    found = local(name)
+    found, known = local(name), KNOWN[name]
     if found is not None:
         return f"{name} is in {found[0].parent}"
-    return f"{name} ({_names(KNOWN[name])}) is not in {', '.join(map(str, search_path()))}"
+    files = ", ".join(known.files) + (f" or {known.other}" if known.other else "")
+    return f"{name} ({files}) is not in {', '.join(map(str, search_path()))}"
 
 
 def cache_folder() -> Path:
@@ -139,7 +136,16 @@ def local(name: str) -> list[Path] | None:
     return None if other is None else [other]
 
 
-def files_of(name: str, download: Callable[[], Mapping[str, bytes]]) -> list[Path]:
+def fetched(known: Known) -> dict[str, bytes]:
+    """Return the contents of the known files, each as its official address answers."""
+    contents = {}
+    for file in known.files:
+        with open_url(known.url + Path(file).name * known.url.endswith("/")) as response:
+            contents[file] = response.read()
+    return contents
+
+
+def files_of(name: str, download: Callable[[Known], Mapping[str, bytes]] = fetched) -> list[Path]:
     """Return a data set's files, verified; where they are not, they are downloaded into the cache, all or none.
 
     Args:
@@ -149,20 +155,13 @@ def files_of(name: str, download: Callable[[], Mapping[str, bytes]]) -> list[Pat
     found, sums = local(name), {Path(file).name: sha256 for file, sha256 in KNOWN[name].files.items()}
     if found is None:
         with _explained(name):
-            contents = download()
+            contents = download(KNOWN[name])
             for file, content in contents.items():
                 _check(hashlib.sha256(content).hexdigest(), sums.get(Path(file).name, ""), file)
             found = [_written(cache_folder() / file, content) for file, content in contents.items()]
     for path in found:
-        verify(path, sums.get(path.name, ""))
+        _check(_sha256(path, _stamp(path)), sums.get(path.name, ""), str(path))
     return found
-
-
-@functools.cache
-def verify(path: Path, sha256: str) -> None:
-    """Check a file against its known sum, once per process."""
-    with path.open("rb") as stream:
-        _check(hashlib.file_digest(stream, "sha256").hexdigest(), sha256, str(path))
 
 
 def _check(found: str, sha256: str, name: str) -> None:
@@ -171,10 +170,6 @@ def _check(found: str, sha256: str, name: str) -> None:
             f"{name}: its SHA-256 is {found}, expected {sha256}; the file is damaged or another edition: "
             "replace it by the original, or delete it and it is downloaded anew"
         )
-
-
-def _names(known: Known) -> str:
-    return ", ".join(known.files) + (f" or {known.other}" if known.other else "")
 
 
 @contextmanager
@@ -188,8 +183,8 @@ def _explained(name: str) -> Iterator[None]:
     except faults as fault:
         known = KNOWN[name]
         raise DataError(
-            f"{where(name)}, and the download from {known.url} failed ({type(fault).__name__}: {fault}). Put "
-            f"{_names(known)} into a folder and set TACIT_DATA to it; official address: {known.official}"
+            f"{where(name)}, and the download from {known.url} failed ({type(fault).__name__}: {fault}). Put it "
+            f"into a folder and set TACIT_DATA to that; official address: {known.official}"
         ) from fault
 
 
@@ -199,12 +194,6 @@ def open_url(url: str) -> IO[bytes]:
 
     opened: IO[bytes] = urlopen(url, timeout=TIMEOUT_S)
     return opened
-
-
-def fetched(url: str) -> bytes:
-    """Return what an official address answers."""
-    with open_url(url) as response:
-        return response.read()
 
 
 def _written(path: Path, content: bytes) -> Path:
@@ -257,18 +246,21 @@ def slices(rows: Mapping[str, int]) -> dict[str, slice]:
     return {name: slice(end - rows[name], end) for name, end in zip(rows, ends, strict=True)}
 
 
+def two_classes(
+    name: str, x: Any, y: Any, columns: Sequence[str], words: str, parts: Mapping[str, int], complete: bool = True
+) -> Dataset:
+    """Return rows of two classes as a data set with labels -1 and +1."""
+    labels = check_labels(y, len(x)).astype(np.float32)
+    return Dataset(name, check_features(x), labels, tuple(columns), words, complete, slices(parts))
+
+
 def grey_images(
     name: str, title: str, images: Sequence[NDArray[np.uint8]], labels: Sequence[ArrayLike], parts: Sequence[str]
 ) -> Dataset:
     """Return images (rows, 28, 28) of bytes, part by part, as a data set of grey values from 0 to 1, classes as are."""
     x = np.concatenate(images).reshape(-1, 28 * 28)
-    return Dataset(
-        name,
-        x.astype(np.float32) / np.float32(255),
-        check_labels(np.concatenate([np.ravel(own) for own in labels]), len(x), "multiclass"),
-        tuple(f"pixel {row},{column}" for row in range(28) for column in range(28)),
-        f"{title}, all {len(x):,} images, grey values from 0 to 1",
-        complete=True,
-        parts=slices({part: len(own) for part, own in zip(parts, images, strict=True)}),
-        task="multiclass",
-    )
+    y = check_labels(np.concatenate([np.ravel(own) for own in labels]), len(x), "multiclass")
+    pixels = tuple(f"pixel {row},{column}" for row in range(28) for column in range(28))
+    words, rows = f"{title}, all {len(x):,} images, grey values from 0 to 1", map(len, images)
+    cut = slices(dict(zip(parts, rows, strict=True)))
+    return Dataset(name, x.astype(np.float32) / np.float32(255), y, pixels, words, True, cut, "multiclass")

@@ -5,8 +5,6 @@ SEASON rounds, each agent at its own time. A point that keeps every window of K 
 longer the window, the larger is the set of such points, until K is the season.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Study `omd-constrained`: mirror descent with multipliers and a budget for the long run (Dissertation, ch. 3)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

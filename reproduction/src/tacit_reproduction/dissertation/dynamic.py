@@ -6,8 +6,6 @@ best model of the round is w*(t) itself: with plain noise it would jump from rou
 with T to every path length.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any, NamedTuple

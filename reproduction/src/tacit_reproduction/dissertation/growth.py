@@ -1,7 +1,5 @@
 """Growth with the number of rounds: slopes of means on logarithmic axes, and what counts as slower than linear."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

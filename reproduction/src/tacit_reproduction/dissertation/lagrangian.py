@@ -1,7 +1,5 @@
 """Study `lagrangian-budget`: virtual queues and a budget for the long run (Dissertation, ch. 4)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

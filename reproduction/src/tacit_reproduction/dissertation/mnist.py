@@ -1,7 +1,5 @@
 """Study `omd-mnist`: a network learnt by ten clients with and without a server (Dissertation, sec. 5.5)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from itertools import pairwise

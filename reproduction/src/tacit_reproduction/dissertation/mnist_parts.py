@@ -1,7 +1,5 @@
 """Images, the cited code's optimiser and noise, and the test of one release, for `omd-mnist`."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Study `omd-three-clients`: private exponentiated gradient among three clients (Dissertation, sec. 2.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

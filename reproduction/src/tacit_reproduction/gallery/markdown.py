@@ -1,7 +1,5 @@
 """Headlines as one table and claims as lists, in Markdown: the generated parts of docs/reproduction.md."""
 
-from __future__ import annotations
-
 import re
 import string
 import textwrap

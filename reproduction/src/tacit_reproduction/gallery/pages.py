@@ -1,7 +1,5 @@
 """Pages of the gallery: an index by headline, one page per text with its studies, and the same as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,7 @@ from tacit_reproduction.gallery.script import FILTER
 from tacit_reproduction.gallery.style import CSS
 
 INDEX = "index.html"
-ACROSS = 8
-"""Cells in a row of the table of headlines."""
+ACROSS = 8  # cells in a row of the table of headlines
 
 
 def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
@@ -88,16 +85,14 @@ def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
         if outcome.summary is None:
             cells.append(html("<td class='untested'><div><b>did not run</b>{}</div></td>", outcome.study.name))
             continue
+        cell = (
+            "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{} {}</b><span class='said'>{}</span></a></td>"
+        )
         for number, each in enumerate(outcome.summary["headlines"]):
             place = f"{_name(text)}#{page.anchor(outcome.summary, number)}"
-            cells.append(
-                html(
-                    "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{} {}</b><span class='said'>{}</span>"
-                    "</a></td>",
-                    page.KEYS[each["verdict"]], each["verdict"], place, f"{each['headline']} ({each['place']})",
-                    page.MARKS[each["verdict"]], each["verdict"], each["headline"],
-                )
-            )  # fmt: skip
+            verdict, said = each["verdict"], each["headline"]
+            mark, title = page.MARKS[verdict], f"{said} ({each['place']})"
+            cells.append(html(cell, page.KEYS[verdict], verdict, place, title, mark, verdict, said))
     return cells
 
 
@@ -114,18 +109,8 @@ def _meanings() -> Html:
 def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
     """Return the buttons, which the script shows: all, and one for each verdict that there is."""
     found = [each["verdict"] for summary in done for each in summary["headlines"]]
-    buttons = (
-        html(
-            "<button type='button' class='{}' value='{}'>{} {} ({})</button>",
-            page.KEYS[v],
-            v,
-            page.MARKS[v],
-            v,
-            found.count(v),
-        )
-        for v in page.MARKS
-        if v in found
-    )
+    button = "<button type='button' class='{}' value='{}'>{} {} ({})</button>"
+    buttons = (html(button, page.KEYS[v], v, mark, v, found.count(v)) for v, mark in page.MARKS.items() if v in found)
     return html(
         "<p class='filter' role='group' aria-label='Show results by verdict' hidden><button type='button' value=''>all "
         "({})</button>{}<output aria-live='polite'></output></p>",
@@ -134,13 +119,12 @@ def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
 
 
 def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
-    cards = [
-        _card(text, summary, number) for summary in summaries(outcomes) for number in range(len(summary["headlines"]))
-    ]
+    done = summaries(outcomes)
+    cards = [_card(text, summary, number) for summary in done for number in range(len(summary["headlines"]))]
     return html(
         "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div>"
         "</section>",
-        text.key, _name(text), text.cited, text.title, text.origin, page.counted(summaries(outcomes)), joined(cards),
+        text.key, _name(text), text.cited, text.title, text.origin, page.counted(done), joined(cards),
     )  # fmt: skip
 
 

@@ -5,8 +5,6 @@ alone at the end. A study writes its directory whole or not at all. So an interr
 was: what has a summary of the same form and seed, made of the same code, versions and data files, is kept.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +19,7 @@ from tacit.sweeps.workers import MOST_WORKERS, Lost, check_place, in_parallel
 from tacit_reproduction.study import Study
 from tacit_reproduction.summary import is_current, read
 
-LOG = "log.txt"
-"""In a study's directory: what it printed, and why it failed if it did."""
+LOG = "log.txt"  # in a study's directory: what it printed, and why it failed if it did
 CORES_OF_A_LARGE_MACHINE = 2
 """For each study, where there are enough cores for eight of these: long ones then end sooner."""
 
@@ -32,11 +29,9 @@ class Finished(NamedTuple):
 
     study: Study
     directory: Path
-    summary: dict[str, Any] | None
-    """None if it failed."""
+    summary: dict[str, Any] | None  # none if it failed
     fault: str = ""
-    kept: bool = False
-    """It was there already."""
+    kept: bool = False  # it was there already
 
 
 def summaries(outcomes: Iterable[Finished]) -> list[dict[str, Any]]:

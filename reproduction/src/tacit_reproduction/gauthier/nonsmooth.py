@@ -4,8 +4,6 @@ The text's objective is sum_k (l(X_k, y_k; w) / D_k + R(w) / K). Of squares ours
 half its squared residual, and R / (2 K) is every agent's share of the regulariser.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Study `npfl-rl`: mixing of clusters, fixed or tuned by reinforcement learning (Gauthier 2023, sec. 6.3)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +12,9 @@ from tacit.core.contract import Algorithm
 from tacit_reproduction.figures import curves
 from tacit_reproduction.gauthier import npfl_data
 from tacit_reproduction.gauthier.npfl_data import CLIENTS, CONNECTED, DRAWN, World, world
-from tacit_reproduction.study import Judgement, Study, finished_run
-from tacit_reproduction.table import Floats, Results, Row, decibels, late
+from tacit_reproduction.study import Judgement, Study, finished_run, over
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, Rule, above, below, headline, judged
-from tacit_reproduction.workers import Crew
 
 PENALTY, RIDGE, START, HALF = 3.0, 1e-3, 0.05, 2
 """rho and lambda / |C_q| of the text, tau of the first round; our squared loss is half of the text's (6.10)."""
@@ -51,9 +48,13 @@ def method(name: str) -> Algorithm:
     )
 
 
-def run(task: tuple[str, int, int, int]) -> list[Row]:
-    """Run a method (its name, rounds, seeds, first seed) on both kinds of network, all seeds of both at once."""
-    name, rounds, seeds, first = task
+def cells(quick: bool) -> list[tuple[str, int]]:
+    return [(name, 150 if quick else 600) for name in reversed(NAMES)]
+
+
+def run(task: tuple[tuple[str, int], int, int]) -> list[Row]:
+    """Run a method for so many rounds on both kinds of network, all seeds of both at once."""
+    (name, rounds), seeds, first = task
     worlds = [world(network, first + k) for network in (CONNECTED, DRAWN) for k in range(seeds)]
     found = finished_run(
         method(name), lambda seed: worlds[seed - first].graph, lambda seed: worlds[seed - first].stream,
@@ -62,11 +63,8 @@ def run(task: tuple[str, int, int, int]) -> list[Row]:
     )  # fmt: skip
     models, at = found.recorded["models"], np.asarray(found.recorded_rounds)
     tau = np.asarray(found.recorded.get("tau", np.zeros(models.shape[:3])), np.float64)
-    halves = {CONNECTED: slice(seeds), DRAWN: slice(seeds, None)}
-    return [
-        Row({"network": network, "method": name}, measures(models[part], tau[part], at, worlds[part]))
-        for network, part in halves.items()
-    ]
+    networks: list[dict[str, Factor]] = [{"network": network, "method": name} for network in (CONNECTED, DRAWN)]
+    return parted({}, networks, seeds, measures(models, tau, at, worlds))
 
 
 def measures(models: Floats, tau: Floats, at: NDArray[np.int64], worlds: list[World]) -> dict[str, Floats]:
@@ -92,12 +90,6 @@ def measures(models: Floats, tau: Floats, at: NDArray[np.int64], worlds: list[Wo
             f"tau, {words}": np.stack([t[:, k] for t, k in zip(tau, own, strict=True)]) for words, own in single.items()
         },
     }
-
-
-def measure(team: Crew, quick: bool, first: int) -> Results:
-    rounds, seeds = (150, 6) if quick else (600, 20)
-    found = team("running", run, [(name, rounds, seeds, first) for name in reversed(NAMES)])
-    return Results((row for part in found for row in part), {"data": npfl_data.WHAT})
 
 
 def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
@@ -192,7 +184,7 @@ STUDY = Study(
     title="Networked personalised learning, mixing tuned by reinforcement learning",
     source="Gauthier (2023), sec. 6.3, figures 6.1 to 6.3",
     minutes=5,
-    measure=measure,
+    measure=over(cells, run, seeds=(20, 6), facts=lambda quick: {"data": npfl_data.WHAT}),
     judge=judge,
     tabled=("settled", "early", "tau"),
     method=f"""

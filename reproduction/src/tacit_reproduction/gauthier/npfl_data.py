@@ -1,7 +1,5 @@
 """Data of `npfl-rl`: a graph in clusters, and regression of clusters with similar models (Gauthier 2023, sec. 6.3)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Study `pao-vs-baselines`: PAO-Fed against other methods (Gauthier 2023, secs. 4.4.3 and 4.4.5)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

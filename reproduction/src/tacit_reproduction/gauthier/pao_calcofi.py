@@ -1,7 +1,5 @@
 """Study `pao-calcofi`: salinity of sea water from clients that are mostly away (Gauthier 2023, sec. 4.4.4)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tacit_reproduction.gauthier import asynchronous as net

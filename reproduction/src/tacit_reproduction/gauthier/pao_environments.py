@@ -1,7 +1,5 @@
 """Study `pao-environments`: full downloads, common delays, harsh networks (Gauthier 2023, sec. 4.4.6)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tacit.algorithms.asynchronous._stability import largest_curvature

@@ -1,7 +1,5 @@
 """Study `pao-theory`: steady state (4.34) and step bounds of Gauthier (2023), sec. 4.3, beside PAO-Fed itself."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit.algorithms.asynchronous.pao_fed import VARIANTS

@@ -1,7 +1,5 @@
 """Study `pao-variants`: windows, their size, and late updates in PAO-Fed (Gauthier 2023, sec. 4.4.2)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

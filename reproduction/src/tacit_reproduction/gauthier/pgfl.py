@@ -5,8 +5,6 @@ clip of C / (a b), and no deviation that is a share of the target's size changes
 with different penalties and clips side by side.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,7 +22,7 @@ from tacit.privacy import decaying_gaussian
 from tacit.results import Run
 from tacit.streams import Stream, whole
 from tacit_reproduction.study import finished_run
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Floats, Results, Row, parted
 from tacit_reproduction.verdict import Pair
 
 SERVERS, CLIENTS, DIMENSIONS, CLUSTERS, RECORDS, COHORT = 10, 15, 60, 3, (2, 9), 3
@@ -187,19 +185,14 @@ def run(task: Task) -> list[Row]:
     setting, problems, seeds, first, rounds = task
     worlds = [world_of(problem, seed) for problem in problems for seed in range(first, first + seeds)]
     found = simulated(setting, worlds, first, rounds, min(EVERY, rounds))
-    models, rho, rows = found.recorded["models"], found.privacy.summary()["rho"], []
-    for k, problem in enumerate(problems):
-        part = slice(k * seeds, (k + 1) * seeds)
-        own = normalised_deviation(models[part], np.stack([each.targets for each in worlds[part]])[:, None])
-        booked = np.full(seeds, math.inf if rho is None else rho)
-        measured = {"rounds": found.recorded_rounds, "nmsd": own.mean(axis=2), "end": own[:, -1].mean(axis=1)}
-        rows.append(Row(factors(setting, problem), {**measured, "rho": booked}))
-    return rows
-
-
-def factors(setting: Setting, problem: Problem) -> dict[str, Any]:
-    """Return the factors of a row."""
-    return {**setting._asdict(), **problem._asdict(), "name": setting.name, "units": problem.units}
+    own = normalised_deviation(found.recorded["models"], np.stack([each.targets for each in worlds])[:, None])
+    rho = found.privacy.summary()["rho"]
+    measured = {"rounds": found.recorded_rounds, "nmsd": own.mean(axis=2), "end": own[:, -1].mean(axis=1)}
+    measured["rho"] = np.full(len(worlds), math.inf if rho is None else rho)
+    places = (
+        {**setting._asdict(), **problem._asdict(), "name": setting.name, "units": problem.units} for problem in problems
+    )
+    return parted({}, places, seeds, measured)
 
 
 def mean_decibels(values: Floats) -> float:

@@ -1,7 +1,5 @@
 """Images of `pgfl-mnist` and `pgfl-organ`, and how clients share them (Gauthier 2023, sec. 5.4.2-3)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ that the text leaves open: with penalty rho, images of norm s learn what images 
 for w). A record's gradient is shorter than s. One program runs several s side by side, as further repeats.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,10 +19,9 @@ from tacit_reproduction.datasets.tasks import cluster_tasks
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, PHI, SERVERS, ZETA, assumed
 from tacit_reproduction.gauthier.pgfl_image_data import GROUPS, TEST_ROWS, accuracies, clients, images, loaded
-from tacit_reproduction.study import Judgement, Study, finished_run
-from tacit_reproduction.table import Results, Row
+from tacit_reproduction.study import Judgement, Study, finished_run, over
+from tacit_reproduction.table import Results, Row, parted
 from tacit_reproduction.verdict import Claim, Headline, Pair, above, below, headline, judged
-from tacit_reproduction.workers import Crew
 
 DEGREE, ROUNDS, EVERY, EARLY = 3, 100, 10, 20
 PENALTY, L2, NORM = 1.0, 0.01, 3.0
@@ -81,9 +78,9 @@ def organs(quick: bool) -> list[Wanted]:
     return wanted([SIMILAR, FADING, FIXED], quick)
 
 
-def run(task: tuple[Cell, Sequence[float], int, int, str]) -> list[Row]:
-    """Run a cell for some norms and seeds from a first one on, on images of a source; a row per norm."""
-    cell, norms, seeds, first, source = task
+def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
+    """Run a cell on images of a source for some norms; a row per norm."""
+    (source, cell, norms), seeds, first = task
     group, whole = GROUPS[cell.group], range(first, first + seeds)
     data = images(source, group.classes)
     scaled = [replace(data, x=(norm * data.x).astype(data.x.dtype)) for norm in norms]
@@ -105,15 +102,13 @@ def run(task: tuple[Cell, Sequence[float], int, int, str]) -> list[Row]:
         method, graph, stream, rounds=ROUNDS, repeats=len(drawn), seed=first, record={"models": np.asarray},
         record_every=EVERY, evaluate="everyone" if group.cohort is None else "cohort",
     )  # fmt: skip
-    at, rows = np.asarray(found.recorded_rounds), []
-    right = accuracies(found.recorded["models"], [clusters for *_, clusters, _ in drawn], group, data)
-    for k, norm in enumerate(norms):
-        own = right[k * seeds : (k + 1) * seeds]
-        measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
-        where, fade = cell.where(norm), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
-        shown = {"where": where, "mixing": f"tau = {cell.tau:g}{fade}", "panel": f"{cell.group}: {where}"}
-        rows.append(Row({**cell._asdict(), "norm": norm, **shown}, measured))
-    return rows
+    at, fade = np.asarray(found.recorded_rounds), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
+    own = accuracies(found.recorded["models"], [clusters for *_, clusters, _ in drawn], group, data)
+    measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
+    mixing, panel = f"tau = {cell.tau:g}{fade}", f"{cell.group}: "
+    where = {s: cell.where(s) for s in norms}
+    places = [{"norm": s, "where": where[s], "mixing": mixing, "panel": panel + where[s]} for s in norms]
+    return parted(cell._asdict(), places, seeds, measured)
 
 
 def gain(results: Results, cell: Cell, where: str, when: str = "end", than: Cell | None = None) -> Pair:
@@ -226,13 +221,10 @@ C = {CLIP:g}, as the promise needs ("enforced"), or C is only assumed, as in the
 
 
 def study(name: str, of: str, place: str, minutes: float, seeds: tuple[int, int], judge: Any, source: str) -> Study:
-    """Return a study on the images of a source."""
+    def cells(quick: bool) -> list[tuple[str, Cell, Sequence[float]]]:
+        return [(source, *each) for each in (digits(quick) if source == "mnist" else organs(quick))]
 
-    def measure(team: Crew, quick: bool, first: int) -> Results:
-        described, cells = loaded(source).description, digits(quick) if source == "mnist" else organs(quick)
-        found = team("running", run, [(cell, norms, seeds[quick], first, source) for cell, norms in cells])
-        return Results((row for part in found for row in part), {"data": described})
-
+    measure = over(cells, run, seeds, lambda quick: {"data": loaded(source).description})
     title, place = f"Personalised graph federated learning: {of}", f"Gauthier (2023), {place}"
     return Study(name, title, place, minutes, measure, judge, METHOD, ("early", "end"))
 

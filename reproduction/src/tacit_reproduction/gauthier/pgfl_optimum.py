@@ -1,12 +1,10 @@
 """Distances of PGFL to each cluster's centralised optimum (Gauthier 2023, Theorem 5.1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit_reproduction.gauthier import pgfl
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, PENALTY, SERVERS, Problem, Setting, Task, World
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Floats, Results, Row, parted
 from tacit_reproduction.verdict import Claim, brief, fact
 
 REACHED = 1e-5  # so near, as a share of the optimum's size, a client has come to it
@@ -43,10 +41,7 @@ def arrive(look: Task) -> list[Row]:
     aims = np.stack([optima(world)[world.clusters] for world in worlds])
     apart = (np.linalg.norm(models - aims, axis=2) / np.linalg.norm(aims, axis=2)).max(axis=1)
     averaging = {"averaging": "exact" if setting.exact else "plain"}
-    return [
-        Row({**averaging, **problem._asdict()}, {"distance": apart[k * seeds : (k + 1) * seeds]})
-        for k, problem in enumerate(problems)
-    ]
+    return parted(averaging, (problem._asdict() for problem in problems), seeds, {"distance": apart})
 
 
 def claims(results: Results) -> list[Claim]:

@@ -1,7 +1,5 @@
 """Study `pgfl-regression`: a model per cluster of clients across servers (Gauthier 2023, sec. 5.4.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

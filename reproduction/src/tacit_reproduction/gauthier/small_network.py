@@ -1,7 +1,5 @@
 """PAO-Fed on few Gaussian clients, and what (4.34) of Gauthier (2023) predicts for it."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Studies `zcdp-elastic-net`, `zcdp-lad` and `zcdp-ridge`: private nonsmooth learning (Gauthier 2023, sec. 3.4)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

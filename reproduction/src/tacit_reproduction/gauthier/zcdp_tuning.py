@@ -1,7 +1,5 @@
 """Settings of every method of Gauthier (2023), sec. 3.4, at every total: looked for on seeds that are not judged."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Runs behind Table 1 of Li et al.: documents learnt as printed, by nodes that do not mix, and in one release."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp

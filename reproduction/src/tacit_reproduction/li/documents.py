@@ -1,7 +1,5 @@
 """RCV1 for DOLA: one reduction to many columns, of which each setting takes the first few."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple

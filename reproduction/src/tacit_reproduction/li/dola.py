@@ -5,8 +5,6 @@ mixture of released values. Both are judged, and neither with the penalty lambda
 goes with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Study `dola-minibatch`: variance of the regret with batches of 1, 5 and 20 (Li et al., sec. 6, figure 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Study `dola-rcv1`: a private support vector machine on newswire documents (Li et al., Table 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

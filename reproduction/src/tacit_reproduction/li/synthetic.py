@@ -1,7 +1,5 @@
 """Study `dola-synthetic`: regret by privacy and by number of nodes (Li et al., sec. 6, figure 1)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tacit_reproduction.figures import Figure, curves, dots

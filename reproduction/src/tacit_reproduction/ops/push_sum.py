@@ -1,7 +1,5 @@
 """Studies `ops-occupancy` and `ops-susy`: online push-sum and its baselines (OPS paper, sec. 5 and appendix B)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -4,8 +4,6 @@ Graph, partition and order of the samples depend on the seed and the network, ne
 random numbers.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from functools import partial

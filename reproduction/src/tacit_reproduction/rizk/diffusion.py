@@ -1,7 +1,5 @@
 """Methods, noise schemes, networks and sampling of both studies on Rizk (2023), sec. 4.4."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Study `diffusion-ijcnn1`: test error of ATC diffusion under noise (Rizk 2023, sec. 4.4.2, on other data)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

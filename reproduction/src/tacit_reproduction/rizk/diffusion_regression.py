@@ -1,7 +1,5 @@
 """Study `diffusion-regression`: four noise schemes under three recursions (Rizk 2023, sec. 4.4.1)."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -12,9 +10,9 @@ from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.diffusion import METHODS, WORDS, Draws, mechanism, network
 from tacit_reproduction.rizk.ijcnn1 import digest
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels, parted
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run, over
-from tacit_reproduction.table import Factor, Results, Row, decibels, late
+from tacit_reproduction.table import Factor, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, fact, headline, within
 
 AGENTS, SAMPLES, DIMENSIONS, RIDGE, STEP, ROUNDS = 30, 100, 2, 0.01, 0.4, 1000

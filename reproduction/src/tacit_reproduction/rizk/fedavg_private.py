@@ -1,7 +1,5 @@
 """Study `fedavg-private`: noise on models or on updates (Rizk 2023, sec. 2.6.4)."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, NamedTuple

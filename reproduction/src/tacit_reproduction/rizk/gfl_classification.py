@@ -1,7 +1,5 @@
 """Study `gfl-classification`: test error of the servers' centroid (Rizk 2023, sec. 3.5.2, on other data)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Study `gfl-regression`: servers on a graph and noise between them (Rizk 2023, sec. 3.5.1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product
@@ -16,7 +14,7 @@ from tacit_reproduction.rizk import settings
 from tacit_reproduction.rizk.diffusion import WORDS, mechanism, network
 from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run, over
-from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
 
 SERVERS, CLIENTS, COHORT, SAMPLES, DIMENSIONS = 10, 100, 11, 100, 2
@@ -91,7 +89,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         measures = {"rounds": rounds, "centroid": centroid, "settled": decibels(late(centroid))}
         measures["individual"] = decibels(late(own))
         common: dict[str, Factor] = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
-        rows += settings.parted(common, ({"covariance": c, "network": n} for c, n in task.places), seeds, measures)
+        rows += parted(common, ({"covariance": c, "network": n} for c, n in task.places), seeds, measures)
     return rows
 
 

@@ -1,7 +1,5 @@
 """Rows, errors and noise schemes of the studies of Rizk (2023) on ijcnn1, in place of its click-through data."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Repeats run in one program: servers with clients of their own, and without links to each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -21,9 +19,8 @@ from tacit.graphs import federation, ring
 from tacit.streams import Batch, from_function, partition
 from tacit_reproduction.figures import curves
 from tacit_reproduction.rizk.ijcnn1 import Samples, balanced_error, balanced_rows, facts, load
-from tacit_reproduction.rizk.settings import parted
 from tacit_reproduction.study import Judgement, Study, finished_run, over
-from tacit_reproduction.table import Floats, Results, Row, late
+from tacit_reproduction.table import Floats, Results, Row, late, parted
 from tacit_reproduction.verdict import Pair, below, headline, judged, within
 
 CLIENTS, COHORT, STEP, RIDGE, MOST_STEPS, MOST_BATCH = 100, 10, 0.25, 1e-4, 5, 10

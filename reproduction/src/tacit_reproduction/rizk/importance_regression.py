@@ -1,7 +1,5 @@
 """Study `isfedavg-regression`: importance sampling of clients and records (Rizk 2023, secs. 2.6.1 and 2.6.3)."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -11,9 +9,9 @@ from tacit import objectives
 from tacit.streams import Batch, LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.importance_ijcnn1 import Star, around_servers
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels, parted
+from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels
 from tacit_reproduction.study import Judgement, Study, over
-from tacit_reproduction.table import Factor, Floats, Results, Row, decibels
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, judged
 
 DIM, RIDGE, STEP = 2, 1e-3, 0.01

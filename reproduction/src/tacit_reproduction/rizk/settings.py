@@ -4,10 +4,8 @@ A run that has settled under one setting settles under the next from there, so t
 what is judged is the second half of each stretch.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.contract import Array, Mechanism
-from tacit_reproduction.table import Factor, Floats, Row
+from tacit_reproduction.table import Floats
 from tacit_reproduction.verdict import Claim, Pair, Rule, judged
 
 PER_TEXT_STEP = 2
@@ -59,17 +57,6 @@ def deviations(models: Any, best: Floats) -> tuple[Floats, Floats]:
     apart = np.asarray(models, np.float64) - best[:, None, None]
     centroid = np.square(apart.mean(axis=2)).sum(axis=-1)
     return centroid, np.square(apart).sum(axis=-1).mean(axis=-1)
-
-
-def parted(
-    common: Mapping[str, Factor], places: Iterable[Mapping[str, Factor]], seeds: int, measures: Mapping[str, Any]
-) -> list[Row]:
-    """Return a row for each place of a program, whose repeats are the seeds of the first place, of the second, ..."""
-    rows = []
-    for k, place in enumerate(places):
-        own = {n: values[k * seeds : (k + 1) * seeds] if n != "rounds" else values for n, values in measures.items()}
-        rows.append(Row({**common, **place}, own))
-    return rows
 
 
 def climb(name: str, of: Callable[[float], Floats], levels: Sequence[float]) -> list[Pair]:
