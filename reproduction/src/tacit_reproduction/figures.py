@@ -18,7 +18,7 @@ POINTS = 100  # of a curve; of longer ones so many are kept, evenly chosen, on a
 DIGITS = 5
 
 Label = str | Callable[[Row], str | None]
-"""A factor, or a function of a row; rows of which it returns None are left out."""
+"""A factor, words with factors ("lambda = {l2:g}"), or a function of a row; rows of which it is None are left out."""
 
 
 class Look(TypedDict, total=False):
@@ -152,6 +152,8 @@ def _label(row: Row, label: Label | None, words: Mapping[Any, str]) -> str | Non
         return ""
     if callable(label):
         return label(row)
+    if "{" in label:
+        return label.format(**row.factors)
     value = row.factors.get(label)
     return None if value is None else words.get(value, str(value))
 

@@ -45,9 +45,10 @@ class Results:
     def __add__(self, other: Results) -> Results:
         return Results([*self.rows, *other.rows], {**self.facts, **other.facts})
 
-    def where(self, **factors: Factor) -> Results:
-        """Return the rows with these factors; rows that lack one of them are left out."""
-        return self.keep(lambda row: factors.items() <= row.factors.items())
+    def where(self, **factors: Factor | tuple[Factor, ...]) -> Results:
+        """Return the rows with these factors, or with one of several; rows that lack one of them are left out."""
+        sets = {name: value if isinstance(value, tuple) else (value,) for name, value in factors.items()}
+        return self.keep(lambda row: all(name in row.factors and row.factors[name] in sets[name] for name in sets))
 
     def of(self, measure: str, **factors: Factor) -> Floats:
         """Return a measure of the one cell with these factors."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
 from tacit.algorithms.schedules import inverse
-from tacit.core.contract import Algorithm, Batch, Key, Mechanism, Params, Tree, View, unprotected
+from tacit.core.contract import Algorithm, Batch, Key, Params, Tree, View, unprotected
 from tacit.graphs import Graph, RandomMatching, complete
 from tacit.privacy import laplace
 from tacit.results import Run
@@ -70,30 +70,25 @@ def network(nodes: int, mixing: str) -> Graph:
     return complete(nodes) if nodes == 1 or mixing == "all" else complete(nodes).with_dynamics(RandomMatching())
 
 
-def noise(epsilon: float) -> Mechanism:
-    """Return Laplace noise of scale S(t) / eps on the projected model, S(t) = 2 a_t sqrt(d) L / h (Lemmas 1 and 7)."""
-    return unprotected if epsilon == NOISELESS else laplace(epsilon, LIPSCHITZ, "l2", "model")
-
-
 def level(epsilon: float) -> str:
-    """Return "eps = 0.1" or "no noise"."""
     return "no noise" if epsilon == NOISELESS else f"eps = {epsilon:g}"
 
 
 def in_words(nodes: int) -> str:
-    """Return "1 node" or "4 nodes"."""
     return f"{nodes} node{'' if nodes == 1 else 's'}"
 
 
 def learner(l2: float, epsilon: float, judged: str = "mixture") -> Algorithm:
     """Return DOLA with a_t = 1/(lambda t) in the ball of radius 1/sqrt(lambda), judged where `JUDGED` says.
 
-    The best model of a hinge loss with this penalty is never longer than the radius.
+    The best model of a hinge loss with this penalty is never longer than the radius. Noise is Laplace's of scale
+    S(t) / eps on the projected model, S(t) = 2 a_t sqrt(d) L / h (Lemmas 1 and 7).
     """
     given, radius = (objectives.hinge(l2=l2), inverse(1 / l2)), l2**-0.5
+    noise = unprotected if epsilon == NOISELESS else laplace(epsilon, LIPSCHITZ, "l2", "model")
     if judged == "average":
-        return algorithms.distributed_minibatch(*given, noise(epsilon), radius)
-    noisy = algorithms.distributed_online(*given, noise(epsilon), radius)
+        return algorithms.distributed_minibatch(*given, noise, radius)
+    noisy = algorithms.distributed_online(*given, noise, radius)
     if judged == "mixture":
         return noisy
     (exact,) = algorithms.distributed_online(*given, radius=radius).phases
@@ -135,5 +130,4 @@ def streams_of(draw: Callable[[int], Stream], seeds: int, first: int) -> dict[in
 
 
 def of_noise(row: Row) -> str:
-    """Label a row by its noise."""
     return level(float(row.factors["epsilon"]))

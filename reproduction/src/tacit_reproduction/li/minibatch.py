@@ -101,24 +101,17 @@ def _judged(claim: str, found: Sequence[tuple[str, Interval]], rule: Rule, text:
     return Claim(claim, outcome == "holds", figure, text, "ratios", outcome, all(rule.leans(r) for _, r in found))
 
 
-def _regret(results: Results, data: str, batch: int, setting: Setting) -> Floats:
-    return results.of("final", data=data, batch=batch, **setting._asdict())
-
-
 def _ratio(results: Results, data: str, batch: int, setting: Setting) -> Interval:
-    free = setting._replace(epsilon=dola.NOISELESS)
-    return variance_ratio(_regret(results, data, batch, setting), _regret(results, data, batch, free))
-
-
-def _data(results: Results, setting: Setting) -> list[str]:
-    return results.where(l2=setting.l2, judged=setting.judged).levels("data")
+    here, free = results.where(data=data, batch=batch), setting._replace(epsilon=dola.NOISELESS)
+    return variance_ratio(*(here.of("final", **each._asdict()) for each in (setting, free)))
 
 
 def claims_at(results: Results, setting: Setting) -> list[Claim]:
     """Return the claims of figure 2 in one setting: noise raises the variance, batches reduce it, nearly to nothing."""
-    data = _data(results, setting)
+    here = results.where(**setting._asdict())
+    data = here.levels("data")
     raised, nearly = ([(d, _ratio(results, d, h, setting)) for d in data] for h in (1, 5))
-    reduced = [(d, variance_ratio(*(_regret(results, d, h, setting) for h in (5, 1)))) for d in data]
+    reduced = [(d, variance_ratio(*(here.of("final", data=d, batch=h) for h in (5, 1)))) for d in data]
     higher = "figure 2 (a, c): at h = 1 the private regret has a higher variance than the non-private one"
     lower = "figure 2 (b, d): h = 5 reduces the variance"
     same = "figure 2 (b, d): nearly identical to that of the non-private one (no number)"
@@ -169,25 +162,30 @@ def _figures(results: Results) -> list[Figure]:
     ratios = [
         Row({"data": d, "batch": h, **s._asdict()}, {"ratio": np.array([_ratio(results, d, h, s).mean])})
         for s in SETTINGS
-        for d in _data(results, s)
+        for d in results.where(**s._asdict()).levels("data")
         for h in results.levels("batch")
     ]
 
     def panel(row: Row) -> str:
         return f"{row.factors['data']}, {dola.JUDGED[str(row.factors['judged'])]}"
 
-    def both(row: Row) -> str:
-        return f"lambda = {row.factors['l2']:g}, {dola.of_noise(row)}"
-
     axes: dict[str, Any] = {"x": "batch", "x_label": "batch size h", "panels": panel, "log_x": True}
     like, title = "Drawn like figure 2, with 95 % intervals of the mean.", "Average regret and batch size, lambda = 1"
     given = "The range of lambda and eps, of which the text gives neither for its figure 2."
-    more, y = "Variance with noise over variance without", "ratio of variances"
+    more, y, main = "Variance with noise over variance without", "ratio of variances", results.where(l2=MAIN.l2)
     return [
+        dots(main, "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes),
         dots(
-            results.where(l2=MAIN.l2), "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes
+            Results(ratios),
+            "ratios",
+            more,
+            given,
+            "ratio",
+            lines="lambda = {l2:g}, eps = {epsilon:g}",
+            y=y,
+            log_y=True,
+            **axes,
         ),
-        dots(Results(ratios), "ratios", more, given, "ratio", lines=both, y=y, log_y=True, **axes),
     ]
 
 

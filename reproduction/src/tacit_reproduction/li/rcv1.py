@@ -119,17 +119,14 @@ def _figures(results: Results) -> list[Figure]:
         name = {"printed": "mixing", "alone": "alone"}.get(str(row.factors["way"]))
         return f"{name}, lambda = {row.factors['l2']:g}" if name else ways.get(str(row.factors["way"]))
 
-    every = Results([*text, *results.rows])
+    every = Results(text) + results
     axes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "y": "test accuracy (%)", "log_x": True}
     range_of, free_title = "Nodes that mix and nodes that do not, over a range of lambda.", "Accuracy without noise"
     of = "Mean accuracy of the nodes' own models on documents not learnt from."
 
-    def noise(row: Row) -> str:
-        return dola.level(float(row.factors["epsilon"]))
-
     return [
         dots(every.where(epsilon=dola.NOISELESS), "nodes", free_title, range_of, "own", lines=penalty, **axes),
-        dots(every, "table", "Accuracy beside Table 1", of, "own", lines=way, panels=noise, **axes),
+        dots(every, "table", "Accuracy beside Table 1", of, "own", lines=way, panels=dola.of_noise, **axes),
     ]
 
 

@@ -63,8 +63,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     return rows
 
 
-def facts(quick: bool) -> dict[str, Any]:
-    return {"data": f"{EXAMPLES[quick]:,} points of the unit ball in {dola.DIMENSIONS} dimensions, anew for each seed."}
+DATA = "{:,} points of the unit ball in {} dimensions, anew for each seed."
 
 
 def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure: str = "final") -> Floats:
@@ -103,28 +102,24 @@ def judge(results: Results) -> Judgement:
     pair, without = Pair(WITH_PENALTY.words(), penalised, idle), f"Without it {shown(plain)}"
     own = judged(counted, pair, below(), seen_in="lambda", note=without)
     finals, idles = ([_of(results, s, MANY, STRONG, m).mean() for s in settings] for m in ("final", "idle"))
-    why = {
-        "privacy": "The weaker the privacy, the closer regret is to the non-private one",
-        "low": "Regret is low even at eps = 0.01",
-        "nodes": "Fewer nodes have lower regret",
-    }
-    ours = {
-        "low": f"{min(finals):.3g} to {max(finals):.3g}, never learning {min(idles):.3g} to {max(idles):.3g}",
-        "privacy": main["privacy"].figure,
-        "nodes": main["nodes"].figure,
-    }
+    low = f"{min(finals):.3g} to {max(finals):.3g}, never learning {min(idles):.3g} to {max(idles):.3g}"
+    told = (
+        ("privacy", "a", "The weaker the privacy, the closer regret is to the non-private one"),
+        ("low", "a", "Regret is low even at eps = 0.01"),
+        ("nodes", "c", "Fewer nodes have lower regret"),
+    )
     headlines = [
         headline(
             statement,
-            place="figure 1 (c)" if about == "nodes" else "figure 1 (a)",
+            place=f"figure 1 ({part})",
             text="curves, no numbers",
-            ours=ours[about],
+            ours=low if about == "low" else main[about].figure,
             why=WHY[about],
             claims=[main[about]],
             sweep={words: [there[about]] for words, there in swept.items()},
             seen_in=main[about].seen_in,
         )
-        for about, statement in why.items()
+        for about, part, statement in told
     ]
     return Judgement([*main.values(), own], headlines, _figures(results))
 
@@ -153,16 +148,12 @@ def _figures(results: Results) -> list[Figure]:
     def place(row: Row) -> str:
         return f"{dola.JUDGED[str(row.factors['judged'])]}, {dola.MIXING[str(row.factors['mixing'])]}"
 
-    def penalty(row: Row) -> str:
-        return f"lambda = {row.factors['l2']:g}"
-
     many, few = results.where(nodes=MANY), results.where(epsilon=MIDDLE)
     like = "Drawn like figure 1 (a), on logarithmic axes; regret of the plain hinge."
     axes: dict[str, Any] = {"y": "regret per node and round", "log_x": True, "log_y": True, "panels": place}
-    by_nodes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "lines": penalty}
+    by_nodes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "lines": "lambda = {l2:g}"}
     examples: dict[str, Any] = {"at": "examples", "x": "examples read by all nodes", "lines": dola.of_noise}
-    title = f"Regret and privacy, {MANY} nodes, lambda = {MAIN.l2:g}"
-    by_lambda = f"Regret by lambda, {MANY} nodes"
+    title, by_lambda = f"Regret and privacy, {MANY} nodes, lambda = {MAIN.l2:g}", f"Regret by lambda, {MANY} nodes"
     open_range = "At the end of the runs, over the range of what the text leaves open."
     end = f"At the end of figure 1 (c), eps = {MIDDLE:g}, over that range; one node mixes with nobody."
     return [
@@ -177,7 +168,9 @@ STUDY = Study(
     title="Private distributed online learning on synthetic data",
     source="Li et al., sec. 6, figure 1",
     minutes=6,
-    measure=over(tasks, run, seeds=(20, 10), facts=facts),
+    measure=over(
+        tasks, run, seeds=(20, 10), facts=lambda quick: {"data": DATA.format(EXAMPLES[quick], dola.DIMENSIONS)}
+    ),
     judge=judge,
     tabled=("final", "idle", "penalised"),
     method=f"""

@@ -16,9 +16,8 @@ from tacit_reproduction.verdict import Pair, fact, headline, judged, within
 AGENTS, STEP, RHO = 50, 0.5, 0.001
 NOISE_SIZE = 0.8**0.5  # sigma_g: the text's variance is 0.8
 LOSS = objectives.logistic(l2=2 * RHO)  # the text's penalty is rho ||w||^2
-POINTS = 50
+POINTS, PLACE = 50, "figure 4.5"
 UNTOUCHED = 0.1  # percentage points that a grid may cost
-PLACE = "figure 4.5"
 
 
 class Cell(NamedTuple):
@@ -63,16 +62,12 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 def judge(results: Results) -> Judgement:
     found, ours = ijcnn1.schemes(results, PLACE, "agents' own models")
     same = bool(np.array_equal(results.of("digest", noise="local"), results.of("digest", noise="grid")))
-    said = f"{PLACE}, on Avazu: local noise does not change the test error"
-    claim = "Local graph-homomorphic noise leaves the run as it is to the bit"
+    said, local = f"{PLACE}, on Avazu: local noise does not change the test error", "Local graph-homomorphic noise"
     figure = f"recorded models of all agents are {'' if same else 'not '}those of the same grid without masks"
     apart = Pair("", *(results.of("settled", noise=noise) for noise in ("local", "none")))
-    near = f"Local graph-homomorphic noise moves the centroid's test error by less than {UNTOUCHED:g} points"
-    claims = [
-        fact(claim, same, figure, said, "rounds"),
-        judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds"),
-        *found.claims,
-    ]
+    near = f"{local} moves the centroid's test error by less than {UNTOUCHED:g} points"
+    exact = fact(f"{local} leaves the run as it is to the bit", same, figure, said, "rounds")
+    claims = [exact, judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds"), *found.claims]
     told = headline(
         "Noise that cancels over the graph costs no test error, random noise does",
         place=PLACE,

@@ -18,8 +18,7 @@ from tacit_reproduction.verdict import Claim, Pair, above, fact, headline, withi
 AGENTS, SAMPLES, DIMENSIONS, RIDGE, STEP, ROUNDS = 30, 100, 2, 0.01, 0.4, 1000
 NOISE_SIZE = 0.1  # sigma_g: the text's variance is 0.01
 DATA_NOISE = (0.01, 0.1)  # range of the agents' noise variances, which the text does not give
-COVARIANCES = {"0.2 to 0.5": (0.2, 0.5), "0.06 to 0.2": (0.06, 0.2), "0.02 to 0.06": (0.02, 0.06)}
-COVARIANCES["0.005 to 0.02"] = (0.005, 0.02)
+COVARIANCES = {f"{a:g} to {b:g}": (a, b) for a, b in ((0.2, 0.5), (0.06, 0.2), (0.02, 0.06), (0.005, 0.02))}
 """Ranges of the eigenvalues of R_u, which is "randomly set". From 0.5 to 1.5 consensus diverges at the text's step."""
 PLACES = tuple(product(COVARIANCES, ("small world", "ring", "random tree")))
 FIRST, SPARSE = PLACES[0], ("0.005 to 0.02", "ring")  # covariances and network of which curves are kept
@@ -80,10 +79,9 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     if masked:  # all rounds are compared; deviations are of the rounds that other runs record
         models, rounds = models[:, EVERY - 1 :: EVERY], rounds[EVERY - 1 :: EVERY]
     centroid, own = deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
-    measures = {"rounds": rounds[::4], "centroid": centroid[:, ::4], "settled": decibels(late(centroid))}
-    measures["individual"] = decibels(late(own))
-    if masked:
-        measures["digest"] = np.tile(bits, (seeds, 1))
+    measures = {"rounds": rounds[::4], "centroid": centroid[:, ::4]}
+    measures |= {"settled": decibels(late(centroid)), "individual": decibels(late(own))}
+    measures |= {"digest": np.tile(bits, (seeds, 1))} if masked else {}
     common: dict[str, Factor] = {"method": task.method, "noise": task.noise, "batch": task.batch}
     return parted(common, ({"R_u": r_u, "network": name} for r_u, name in task.places), seeds, measures)
 
@@ -99,7 +97,6 @@ def pairs(here: Results, measure: str, *links: tuple[str, str]) -> list[Pair]:
 
 
 def of_centroid(here: Results, where: str) -> list[Claim]:
-    """Judge the two halves of the text's sentence on the centroid."""
     near = f"Centroid MSD under graph-homomorphic noise is within {CLOSE:g} dB of that without noise: {where}"
     far = f"Centroid MSD is at least {FAR:g} dB higher under random than under graph-homomorphic noise: {where}"
     said = f"{FIGURE}: close to no noise; random is significantly higher"
@@ -110,7 +107,6 @@ def of_centroid(here: Results, where: str) -> list[Claim]:
 
 
 def of_agents(here: Results, where: str) -> list[Claim]:
-    """Judge the order of the agents' own models."""
     claim = f"Mean individual MSD rises from no noise over graph-homomorphic to random noise: {where}"
     links = pairs(here, "individual", ("homomorphic", "none"), ("random", "homomorphic"))
     said = f"{FIGURE}: individual models suffer, but not as much as under random noise"
@@ -118,7 +114,6 @@ def of_agents(here: Results, where: str) -> list[Claim]:
 
 
 def of_masks(here: Results) -> list[Claim]:
-    """Judge local noise."""
     said, methods = f"{FIGURE}: follows that without noise", here.where(noise="local").levels("method")
     digests = [[here.of("digest", method=m, noise=n) for n in ("local", "grid")] for m in methods]
     same = [np.array_equal(local, grid) for local, grid in digests]
@@ -179,17 +174,12 @@ def judge(results: Results) -> Judgement:
     ]
     y: dict[str, Any] = {"lines": "noise", "y": "MSD (dB)", "words": WORDS}
     seen = Results(row for here in ends.values() for row in here.rows if row.factors["noise"] != "grid")
-    of_method = lambda row: ", ".join(str(row.factors[name]) for name in ("method", "R_u", "network"))  # noqa: E731
-    figures = [
-        curves(
-            seen, "rounds", "MSD of the centroid", f"As {FIGURE}.", "centroid", panels=of_method, change=decibels, **y
-        )
-    ]
-    seen = results.where(method="ATC").keep(lambda row: row.factors["noise"] in NOISES)
-    of_network = lambda row: f"{row.factors['network']}, {BATCHES[row.factors['batch']]}"  # noqa: E731
+    of: dict[str, Any] = {"panels": "{method}, {R_u}, {network}", "change": decibels, **y}
+    figures = [curves(seen, "rounds", "MSD of the centroid", f"As {FIGURE}.", "centroid", **of)]
+    y["panels"] = lambda row: f"{row.factors['network']}, {BATCHES[row.factors['batch']]}"
     for name, measure in (("centroid", "settled"), ("individual", "individual")):
         title = f"Settled MSD by what the text leaves open: {name}"
-        figures.append(dots(seen, name, title, "ATC.", measure, x="R_u", panels=of_network, **y))
+        figures.append(dots(results.where(method="ATC", noise=NOISES), name, title, "ATC.", measure, x="R_u", **y))
     return Judgement(claims, headlines, figures)
 
 

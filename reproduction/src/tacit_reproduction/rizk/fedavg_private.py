@@ -8,7 +8,6 @@ import numpy as np
 
 from tacit import algorithms, graphs, objectives
 from tacit.privacy import laplace_of_size, unprotected
-from tacit.privacy.mechanisms import Perturbs
 from tacit.streams import linear_regression
 from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk import settings
@@ -51,36 +50,29 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one kind of noise; how many samples clients have and take, and their steps, are the same for all seeds."""
+    """Run one kind of noise; clients' numbers of samples and steps are the same for all seeds, all have one model."""
     task, seeds, first = given
     own = np.random.default_rng(CLIENTS)
     sizes, local, batch = (own.integers(low, high + 1, CLIENTS) for low, high in (SIZES, LOCAL_STEPS, BATCH_SIZES))
     drawn = [linear_regression(CLIENTS, SIZES[1], DIMENSIONS, seed) for seed in range(first, first + seeds)]
     best = np.stack([each.optima(RIDGE, sizes)[0] for each in drawn])[:, None]
+    clients: dict[str, Any] = {"cohort": COHORT, "local_steps": local.tolist(), "batch_size": batch.tolist()}
     steps, variances, lengths = (list(values) for values in zip(*task.settings(), strict=True))
-    noise = unprotected
+    noise, places = unprotected, {"models": ("model", 1), "updates": ("gradient", PER_TEXT_STEP)}
     if task.noise != "none":  # on updates it is on our gradients, which are half as large
-        ours = 1 if task.noise == "models" else PER_TEXT_STEP
-        place: Perturbs = "model" if task.noise == "models" else "gradient"
-        noise = laplace_of_size(math.sqrt(VARIANCE) / ours, task.clip, perturbs=place)
+        place, ours = places[task.noise]
+        noise = laplace_of_size(math.sqrt(VARIANCE) / ours, task.clip, perturbs=place)  # type: ignore[arg-type]
         if task.clip is None:
             noise = settings.noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
     outcome = finished_run(
-        algorithms.fedavg(
-            LOSS,
-            settings.piecewise([PER_TEXT_STEP * step for step in steps], lengths),
-            noise,
-            cohort=COHORT,
-            local_steps=local.tolist(),
-            batch_size=batch.tolist(),
-        ),
+        algorithms.fedavg(LOSS, settings.piecewise([PER_TEXT_STEP * s for s in steps], lengths), noise, **clients),
         graphs.star_roles(CLIENTS),
         lambda seed: drawn[seed - first].stream(sizes),
         rounds=sum(lengths),
         repeats=seeds,
         seed=first,
         evaluate="cohort",
-        record={"server": lambda models: models[0]},  # the server's model speaks for all of its clients
+        record={"server": lambda models: models[0]},
         record_every=3,
     )
     deviation = np.square(np.asarray(outcome.recorded["server"], np.float64) - best).sum(axis=-1)
@@ -155,8 +147,8 @@ def judge(results: Results) -> Judgement:
         ),
     ]
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)", "log_x": True}
-    swept = free.keep(lambda row: row.factors["variance"] in (0.0, VARIANCE))
-    first, text = swept.where(step=STEP), free.where(step=STEP).keep(lambda row: row.factors["noise"] != "none")
+    swept = free.where(variance=(0.0, VARIANCE))
+    first, text = swept.where(step=STEP), free.where(step=STEP, noise=NOISY)
     figures = [
         curves(first, "learning", "MSD round by round", "As figure 2.6.", "msd", change=decibels, **y),
         dots(swept, "steps", "Settled MSD by mu", "As figure 2.7 (a), (b).", "settled", x="step", **y),

@@ -50,11 +50,9 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     cell, seeds, first = task
     samples, rng = load(), np.random.default_rng(SERVERS * CLIENTS)
     local, batch = (rng.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
-    noise = mechanism(cell.noise, NOISE_SIZE)
+    clients: dict[str, Any] = {"cohort": COHORT, "local_steps": local, "batch_size": batch}
     run = finished_run(
-        algorithms.graph_federated(
-            LOSS, STEP, server_mechanism=noise, cohort=COHORT, local_steps=local, batch_size=batch
-        ),
+        algorithms.graph_federated(LOSS, STEP, server_mechanism=mechanism(cell.noise, NOISE_SIZE), **clients),
         graphs.federation(graphs.ring(SERVERS).with_weights("metropolis"), CLIENTS),
         lambda seed: shared_out(samples, seed),
         rounds=cell.rounds,

@@ -21,8 +21,7 @@ SERVERS, CLIENTS, COHORT, SAMPLES, DIMENSIONS = 10, 100, 11, 100, 2
 RIDGE, STEP, VARIANCE = 0.1, 0.7, 0.1
 LOCAL_STEPS, BATCH_SIZES = (1, 10), (5, 10)
 LOSS = objectives.squared(l2=RIDGE)
-COVARIANCES = {"0.2 to 0.5": (0.2, 0.5), "0.5 to 1.5": (0.5, 1.5), "0.06 to 0.2": (0.06, 0.2)}
-COVARIANCES["0.02 to 0.1"] = (0.02, 0.1)
+COVARIANCES = {f"{a:g} to {b:g}": (a, b) for a, b in ((0.2, 0.5), (0.5, 1.5), (0.06, 0.2), (0.02, 0.1))}
 """Ranges of the eigenvalues of the clients' covariances, which are "randomly generated"."""
 PLACES = tuple(product(COVARIANCES, ("small world", "ring", "random tree")))
 """Covariances and network of the servers; the text gives none."""
@@ -53,21 +52,19 @@ def data(covariance: str, seed: int) -> LinearRegression:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one scheme; how many steps and samples clients take is the same for all seeds."""
+    """Run one scheme; clients' steps and samples are the same for all seeds, a server's model speaks for them."""
     task, seeds, first = given
     places = [(*place, seed) for place in task.places for seed in range(first, first + seeds)]
     drawn = [data(covariance, seed) for covariance, _, seed in places]
     own = np.random.default_rng(SERVERS * CLIENTS)
     local, batch = (own.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
-    lengths = [
-        max(task.rounds, round(30 / step)) for step, _ in task.settings
-    ]  # at small steps until well after it settled
+    lengths = [max(task.rounds, round(30 / step)) for step, _ in task.settings]  # long enough at small steps to settle
     sizes = [math.sqrt(variance) for _, variance in task.settings]
-    noise = mechanism(task.noise, sizes[0])
+    noise, steps = mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
     outcome = finished_run(
         algorithms.graph_federated(
             LOSS,
-            settings.piecewise([PER_TEXT_STEP * step for step, _ in task.settings], lengths),
+            settings.piecewise(steps, lengths),
             server_mechanism=noise if task.noise == "none" else settings.noise_by_round(noise, sizes, lengths),
             cohort=COHORT,
             local_steps=local,
@@ -79,17 +76,17 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         repeats=len(places),
         seed=first,
         evaluate="cohort",
-        record={"servers": lambda models: models[::CLIENTS]},  # a server's model speaks for its clients
+        record={"servers": lambda models: models[::CLIENTS]},
         record_every=2,
     )
     both = settings.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
     cut = zip(*(settings.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
     for (step, variance), ((rounds, centroid), (_, own)) in zip(task.settings, cut, strict=True):
-        measures = {"rounds": rounds, "centroid": centroid, "settled": decibels(late(centroid))}
-        measures["individual"] = decibels(late(own))
+        settled = {"settled": decibels(late(centroid)), "individual": decibels(late(own))}
         common: dict[str, Factor] = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
-        rows += parted(common, ({"covariance": c, "network": n} for c, n in task.places), seeds, measures)
+        where = ({"covariance": c, "network": n} for c, n in task.places)
+        rows += parted(common, where, seeds, {"rounds": rounds, "centroid": centroid, **settled})
     return rows
 
 

@@ -43,8 +43,7 @@ def load(standardised: bool = True) -> Samples:
 
 
 def facts(quick: bool) -> dict[str, Any]:
-    samples = load()
-    rows = 2 * int((samples.y > 0).sum())
+    samples, rows = load(), 2 * int((load().y > 0).sum())
     return {"data": f"{samples.description}: {rows:,} of {len(samples.y):,} training rows, all test rows."}
 
 
@@ -60,7 +59,7 @@ def balanced_error(weights: Any, samples: Samples) -> Floats:
     positive = samples.test_y > 0
     found = []
     for begin in range(0, len(flat), AT_ONCE):
-        wrong = samples.test_y[:, None] * (samples.test_x @ flat[begin : begin + AT_ONCE].T) <= 0
+        wrong = samples.test_y[:, None] * (samples.test_x @ flat[begin:][:AT_ONCE].T) <= 0
         found.append(50 * (wrong[positive].mean(axis=0) + wrong[~positive].mean(axis=0)))
     return np.asarray(np.concatenate(found).reshape(weights.shape[:-1]), np.float64)
 
@@ -79,13 +78,12 @@ def errors(rounds: Any, models: Any, last: int, samples: Samples) -> dict[str, A
 
 
 def digest(models: Any) -> NDArray[np.uint8]:
-    """Return the SHA-256 of all bits."""
     return np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
 
 
 def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
     """Judge schemes of noise by "settled" errors of the centroid and "individual" ones: the last claim is our own."""
-    shown = results.keep(lambda row: row.factors["noise"] in SHOWN)
+    shown = results.where(noise=SHOWN)
     settled, own = ({n: shown.of(name, noise=n) for n in shown.levels("noise")} for name in ("settled", "individual"))
     text = f"{place}, on Avazu: graph-homomorphic noise does not hinder the test error, random noise does"
     near = "The centroid's test error under graph-homomorphic noise is no worse than without noise"

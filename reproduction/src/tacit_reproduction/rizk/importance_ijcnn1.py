@@ -4,6 +4,7 @@ Repeats run in one program: servers with clients of their own, and without links
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -60,10 +61,8 @@ def around_servers(
     ]
     probabilities: Any = rule
     if rule == "optimal":
-        found = [
-            optimal_shares(objective, star.data, star.sizes, jnp.asarray(star.best, jnp.float32), *own)
-            for star, own in zip(stars, work, strict=True)
-        ]
+        aims = [(star.data, star.sizes, jnp.asarray(star.best, jnp.float32)) for star in stars]
+        found = [optimal_shares(objective, *aim, *own) for aim, own in zip(aims, work, strict=True)]
         probabilities = Shares(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
     steps, batches = (list(chain(*parts)) for parts in zip(*work, strict=True))
     together: Batch = jax.tree.map(lambda *leaves: np.concatenate(leaves)[None], *(star.data for star in stars))
@@ -123,11 +122,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     task, seeds, first = given
     samples = load(standardised=False)
     stars = [shared_out(samples, alpha, seed) for alpha in MIXES.values() for seed in range(first, first + seeds)]
-    every = max(1, task.rounds // 50)
-
-    def measure(models: Floats) -> Floats:
-        return balanced_error(models, samples)
-
+    every, measure = max(1, task.rounds // 50), partial(balanced_error, samples=samples)
     rounds, error = around_servers(LOSS, STEP, task.rule, stars, measure, task.rounds, every, COHORT, MOST_STEPS)
     best = measure(np.stack([star.best for star in stars]))
     measures = {"rounds": rounds, "error": error, "settled": late(error, 1 / 3), "best": best}
@@ -140,15 +135,9 @@ def judge(results: Results) -> Judgement:
     words = {"unit": " %", "text": f"{place}: {TEXT['uniform']} % falls to {TEXT['optimal']} %", "seen_in": "errors"}
     claim = "Importance sampling lowers the test error: classes "
     lower = {m: judged(claim + m, Pair("", of["optimal", m], of["uniform", m]), below(), **words) for m in MIXES}
-    levels = [
-        judged(
-            f"The test error of {rule} sampling is the text's, give or take {NEAR:g} point",
-            [Pair(mix, of[rule, mix], TEXT[rule]) for mix in MIXES],
-            within(NEAR),
-            **words,
-        )
-        for rule in TEXT
-    ]
+    near = "The test error of {} sampling is the text's, give or take {:g} point"
+    text = {rule: [Pair(mix, of[rule, mix], TEXT[rule]) for mix in MIXES] for rule in TEXT}
+    levels = [judged(near.format(rule, NEAR), text[rule], within(NEAR), **words) for rule in TEXT]
     ours = [f"{mix}: " + " -> ".join(f"{of[rule, mix].mean():.2f}" for rule in TEXT) for mix in MIXES]
     told = headline(
         "Importance sampling lowers the test error on ijcnn1",

@@ -55,12 +55,9 @@ def data_of(name: str, loud: float, clients: int, samples: int, seed: int) -> Li
     """Draw one repeat's samples; what a problem does not change is the same for all problems."""
     width, contrast = DATA[name]
     if width == 0:
-        plain, others = (
-            linear_regression(
-                clients, samples, DIM, seed, feature_variance=FEATURES, noise_variance=(NOISE[0] * by, NOISE[1] * by)
-            )
-            for by in (loud**2, (loud * contrast) ** 2)
-        )
+        louder = [(NOISE[0] * by, NOISE[1] * by) for by in (loud**2, (loud * contrast) ** 2)]
+        sizes: dict[str, Any] = {"feature_variance": FEATURES}
+        plain, others = (linear_regression(clients, samples, DIM, seed, noise_variance=of, **sizes) for of in louder)
         few = round(NOISY_SHARE * clients) if contrast > 1 else 0
         return plain._replace(y=np.concatenate([others.y[:few], plain.y[few:]]))
     plain = linear_regression(clients, samples, DIM, seed, feature_variance=(1, 1), noise_variance=(1, 1))
@@ -83,11 +80,10 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
     def square(models: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.sum((models.astype(np.float64) - best) ** 2, axis=1)
-        return np.where(np.isnan(found), np.inf, found)
+            return np.nan_to_num(np.sum((models.astype(np.float64) - best) ** 2, axis=1), nan=np.inf, posinf=np.inf)
 
-    step = PER_TEXT_STEP * STEP
-    at, msd = around_servers(LOSS, step, task.rule, stars, square, rounds, 20, task.cohort, task.most_steps)
+    given = (rounds, 20, task.cohort, task.most_steps)
+    at, msd = around_servers(LOSS, PER_TEXT_STEP * STEP, task.rule, stars, square, *given)
     measures = {
         "rounds": at,
         "msd": msd,
@@ -129,11 +125,8 @@ def of_ranges(plain: Results, louder: Results) -> list[Claim]:
         said = "figure 2.4: does not change much; without the factor 1 / E_k it would deteriorate"
         found.append(in_decibels(claim, changes(local, "steps")[0], below(AS_GOOD), said))
     said = "figure 2.5 (a): as xi increases both worsen, ISFedAvg always does better"
-    ahead = [
-        pair._replace(name=f"{pair.name}, noise x {loud:g}")
-        for loud in louder.levels("loud")
-        for pair in leads(louder.where(loud=loud), "optimal")
-    ]
+    every = ((loud, pair) for loud in louder.levels("loud") for pair in leads(louder.where(loud=loud), "optimal"))
+    ahead = [pair._replace(name=f"{pair.name}, noise x {loud:g}") for loud, pair in every]
     found.append(in_decibels("A larger xi makes both worse", changes(louder, "loud")[0], above(), said, "xi"))
     found.append(in_decibels("Importance sampling is better at every xi", ahead, below(), said, "xi"))
     runs = [row.measures["diverged"] for row in louder.where(rule="uniform").rows]
@@ -181,8 +174,7 @@ def judge(results: Results) -> Judgement:
         seen_in="data",
     )
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
-    at_ends = main.keep(lambda row: row.factors["data"] in ENDS)
-    both = main.keep(lambda row: row.factors["rule"] in BOTH)
+    at_ends, both = main.where(data=ENDS), main.where(rule=BOTH)
     said = "As figure 2.5 (a); xi is in proportion to the noise."
     figures = [
         curves(at_ends, "learning", "MSD", "As figure 2.1.", "msd", panels="data", change=decibels, **y),
