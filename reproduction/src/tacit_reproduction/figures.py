@@ -85,15 +85,8 @@ def curves(
 ) -> Figure:
     """Return curves of a measure over the rounds.
 
-    Args:
-      results: The rows that are drawn: use `results.where(...)`.
-      name: Of the figure.
-      title: Above it.
-      caption: Below it.
-      measure: Its values are (seeds, points).
-      at: Measure that holds the places, (points,).
-      x: Label of the horizontal axis.
-      look: See `Look`.
+    Of rows use `results.where(...)`; title and caption are above and below it. `at` is the measure that holds the
+    places, (points,), x the label of the horizontal axis.
     """
     drawn: dict[str, dict[str, Line]] = {}
     for row, place, label, values in _shown(results.rows, measure, look):

@@ -118,25 +118,21 @@ class Study:
 
 
 def over(
-    cells: Callable[[bool], Sequence[Any]],
-    run: Callable[[Any], Any],
-    seeds: tuple[int, int],
-    facts: Callable[[bool], Mapping[str, Any]] | None = None,
+    cells: Callable[[bool], Sequence[Any]],  # quick -> NamedTuples, the long ones first; fields are the table's factors
+    run: Callable[
+        [Any], Any
+    ],  # (cell, seeds, first seed) -> measures by name; or rows, where it is several of the table
+    seeds: tuple[int, int],  # of the full and of the quick form
+    facts: Callable[[bool], Mapping[str, Any]] = lambda quick: {},  # quick -> further facts; "data" describes the data
 ) -> Callable[[Crew, bool, int], Results]:
     """Return the usual `Study.measure`: every cell by itself, in as many processes as there are cores.
 
-    Args:
-      cells: quick -> NamedTuples, the long ones first. Their fields are the table's factors.
-      run: (cell, seeds, first seed) -> measures by name; or rows, where a cell is one program for several of the
-        table. A function of a module, which other processes can import.
-      seeds: Of the full and of the quick form.
-      facts: quick -> further facts; "data" describes the data. Asked first, so that missing data are told before
-        anything runs.
+    `run` is a function of a module, which other processes can import. `facts` are asked first, so that missing data are
+    told before anything runs.
     """
 
     def measure(team: Crew, quick: bool, first: int) -> Results:
-        known = facts(quick) if facts is not None else {}
-        wanted = list(cells(quick))
+        known, wanted = facts(quick), list(cells(quick))
         return cells_of(wanted, team("running", run, [(cell, seeds[quick], first) for cell in wanted]), known)
 
     return measure

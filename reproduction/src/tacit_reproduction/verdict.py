@@ -110,26 +110,16 @@ class Pair(NamedTuple):
 
 
 def judged(
-    claim: str,
-    pairs: Sequence[Pair] | Pair,
-    rule: Rule,
+    claim: str,  # what is claimed, in one sentence
+    pairs: Sequence[Pair] | Pair,  # what is compared
+    rule: Rule,  # `below()`, `above()` or `within(...)`
     *,
-    unit: str = "",
-    text: str = "",
-    seen_in: str = "",
-    note: str = "",
+    unit: str = "",  # of the values, e.g. " dB" or " %"
+    text: str = "",  # statement of the text with its place; empty for a question of our own
+    seen_in: str = "",  # name of the figure that shows it
+    note: str = "",  # further words on the numbers
 ) -> Claim:
-    """Put a claim to the test: every pair's difference lies in the rule's range.
-
-    Args:
-      claim: What is claimed, in one sentence.
-      pairs: What is compared.
-      rule: `below()`, `above()` or `within(...)`.
-      unit: Of the values, e.g. " dB" or " %".
-      text: Statement of the text with its place; empty for a question of our own.
-      seen_in: Name of the figure that shows it.
-      note: Further words on the numbers.
-    """
+    """Put a claim to the test: every pair's difference lies in the rule's range."""
     several = [pairs] if isinstance(pairs, Pair) else list(pairs)
     with np.errstate(invalid="ignore"):  # of what has left all bounds
         found = [pair.interval for pair in several]
@@ -194,24 +184,12 @@ def headline(
     text: str,
     ours: str,
     why: str,
-    claims: Sequence[Claim] = (),
-    size: Sequence[Claim] = (),
-    sweep: Mapping[str, Sequence[Claim]] | None = None,
+    claims: Sequence[Claim] = (),  # what has to hold at the settings that the text gives; none: it was not tested
+    size: Sequence[Claim] = (),  # on how large an effect is, where the text has a number; the direction may hold alone
+    sweep: Mapping[str, Sequence[Claim]] | None = None,  # setting that the text leaves open -> claims there
     seen_in: str = "",
 ) -> Headline:
-    """Return a headline with its verdict.
-
-    Args:
-      statement: The result, in one sentence.
-      place: Where the text has it.
-      text: Its numbers, or its words.
-      ours: Ours.
-      why: The reason of the verdict: a sentence, or a paragraph where the result is not reproduced.
-      claims: What has to hold at the settings that the text gives. None: it was not tested.
-      size: Claims on how large an effect is, where the text has a number; one that does not hold leaves the direction.
-      sweep: Setting that the text leaves open -> claims there.
-      seen_in: Name of the figure.
-    """
+    """Return a headline with its verdict; words are as in `Headline`."""
     swept = {setting: _together(there) for setting, there in (sweep or {}).items() if there}
     named = tuple(dict.fromkeys(claim.claim for claim in (*claims, *size)))
     return Headline(statement, place, verdict(claims, size, sweep or {}), text, ours, why, seen_in, swept, named)

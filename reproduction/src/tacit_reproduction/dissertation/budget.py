@@ -42,9 +42,7 @@ DATA = f"""{AGENTS} agents on a one-sided digraph; every seed has its own graph,
 unit between cash and {GOODS - 1} goods, at prices that swing with a season of {SEASON} rounds; totals are per agent."""
 
 
-class Offer(NamedTuple):
-    """Gains and prices of all goods, per unit: one record."""
-
+class Offer(NamedTuple):  # gains and prices of all goods, per unit: one record
     gain: Any
     price: Any
 
@@ -77,9 +75,7 @@ def stream(seed: int, rounds: int) -> Stream:
     return from_function(lambda a, b: jax.tree.map(lambda leaf: leaf[a:b], data), agents=AGENTS, rounds=rounds)
 
 
-class Cell(NamedTuple):
-    """One setting, or the best fixed point; `quick` says at which horizons."""
-
+class Cell(NamedTuple):  # one setting, or the best fixed point; `quick` says at which horizons
     quick: bool
     kind: str = "kept"  # "kept": with the method; "free": mirror descent without the budget; "best": the comparator
     epsilon: float = math.inf  # of each release; infinite: no noise

@@ -30,9 +30,7 @@ WINDOW = 150  # B: the links of any 150 rounds in a row connect all clients; eve
 SPARE = 0.1  # by which share of it a ratio may be above another and still not be called larger
 
 
-class Geometry(NamedTuple):
-    """Set of models, and the circle on which the target moves."""
-
+class Geometry(NamedTuple):  # set of models, and the circle on which the target moves
     mirror: MirrorMap
     centre: float  # of every coordinate; also where runs start
     radius: float
@@ -46,16 +44,13 @@ GEOMETRIES = {
 }
 
 
-class Cell(NamedTuple):
-    """One setting; all speeds are run at once."""
-
+class Cell(NamedTuple):  # one setting; all speeds are run at once
     geometry: str
     rounds: int
     away: float = 0.0  # probability with which a client stays away from a round
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Return all settings; clients stay away at the last horizon alone."""
     horizons = (1000, 500, 250) if quick else (2000, 1000, 500)
     away = [Cell(name, horizons[0], MOST_AWAY) for name in GEOMETRIES]
     return [*away, *(Cell(name, rounds) for rounds in horizons for name in GEOMETRIES)]

@@ -32,9 +32,7 @@ METHODS = {
 }
 
 
-class Design(NamedTuple):
-    """Size of the network and of a run."""
-
+class Design(NamedTuple):  # size of the network and of a run
     network: dict[str, Any]
     batch: int
     step: float
@@ -48,9 +46,7 @@ DESIGNS = {
 }
 
 
-class Cell(NamedTuple):
-    """One method with one amount of noise; epsilon is infinite where there is none."""
-
+class Cell(NamedTuple):  # one method with one amount of noise; epsilon is infinite where there is none
     quick: bool
     method: str
     epsilon: float

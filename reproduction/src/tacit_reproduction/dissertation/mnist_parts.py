@@ -27,9 +27,7 @@ COMPONENT = Clip(0.5, "linf")
 ORDERS = np.unique(np.geomspace(2, 1024, 60).astype(np.int64))  # of Renyi divergences
 
 
-class Images(NamedTuple):
-    """Training and test images as rows of grey values from 0 to 255."""
-
+class Images(NamedTuple):  # training and test images as rows of grey values from 0 to 255
     x: NDArray[np.uint8]
     y: NDArray[np.int32]
     test_x: NDArray[np.uint8]
@@ -96,9 +94,7 @@ def accuracies(objective: Objective, x: NDArray[np.uint8], y: NDArray[np.int32])
     return shares
 
 
-class Walk(NamedTuple):
-    """State of an agent whose steps have momentum."""
-
+class Walk(NamedTuple):  # state of an agent whose steps have momentum
     w: Params
     velocity: Params
 

@@ -37,9 +37,7 @@ GONE = 0.01  # a distance has vanished below this share of what it was at the st
 RATE, FITTED, POINTS = -0.5, 3, 7  # slope of the text's bound; slopes are of rounds from FITTED on, at POINTS rounds
 
 
-class Cell(NamedTuple):
-    """One setting."""
-
+class Cell(NamedTuple):  # one setting
     noise: str
     start: str
 

@@ -54,9 +54,7 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 USUAL = (0.25, 0.1, 0.025, 0.005)
 
 
-class Environment(NamedTuple):
-    """Properties of clients and channel."""
-
+class Environment(NamedTuple):  # properties of clients and channel
     availability: tuple[float, ...] = USUAL
     """Of the four groups of clients, which are spread evenly over the groups by data."""
     delay: float = 0.2
@@ -66,9 +64,8 @@ class Environment(NamedTuple):
     @property
     def channel(self) -> Channel:
         """Updates may come late; what the server says comes at once, as in the text."""
-        if self.delay == 0:
-            return Channel()
-        return Channel(delay=Delay(self.delay, self.longest, self.step), links=("uplink",))
+        delay = Delay(self.delay, self.longest, self.step)
+        return Channel(delay=delay, links=("uplink",)) if self.delay else Channel()
 
 
 HARSH = Environment((0.025, 0.01, 0.0025, 0.0005), delay=0.4, longest=60, step=10)
@@ -81,9 +78,7 @@ ENVIRONMENTS = {
 }
 
 
-class Cell(NamedTuple):
-    """One method in one environment; its fields are the table's factors."""
-
+class Cell(NamedTuple):  # one method in one environment; its fields are the table's factors
     method: str
     environment: str = "usual"
     step: float = STEP
@@ -107,21 +102,14 @@ class DealtStream(ArrivalStream):
     """A CalCOFI stream whose clients are alike: bottles are dealt out by chance, unevenly and at the same times."""
 
     def __init__(self, by_place: CalcofiStream, seed: int) -> None:
-        rounds = by_place.rounds
-        assert rounds is not None
+        rounds = int(by_place.rounds or 0)
         held = by_place.chunk(0, rounds)
         theirs = np.swapaxes(held.weight, 0, 1) > 0
         x, y = np.swapaxes(held.x, 0, 1)[theirs], np.swapaxes(held.y, 0, 1)[theirs]
         order = np.random.default_rng([seed, DEALT]).permutation(len(y))
-        super().__init__(
-            x[order],
-            y[order],
-            np.asarray(by_place.data_size, np.int64),
-            rounds,
-            np.random.default_rng([seed, ARRIVALS]),
-            name="calcofi-dealt",
-            description=f"{by_place.description}, dealt by chance",
-        )
+        sizes, rng = np.asarray(by_place.data_size, np.int64), np.random.default_rng([seed, ARRIVALS])
+        words = {"name": "calcofi-dealt", "description": f"{by_place.description}, dealt by chance"}
+        super().__init__(x[order], y[order], sizes, rounds, rng, **words)
         self.test = by_place.test  # bottles that no client holds
 
 
@@ -137,7 +125,6 @@ def stream(data: str, clients: int, rounds: int, seed: int) -> Any:
 
 
 def objective(data: str) -> Objective:
-    """Return least squares on the random features that all runs share."""
     return objectives.fourier(count=FEATURES, bandwidth=BANDWIDTHS.get(data, 1.0), seed=0)
 
 
@@ -172,20 +159,18 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     mse = np.stack([_test_errors(cell, seed, models[r]) for r, seed in enumerate(range(first, first + seeds))])
     up, down = found.traffic["uplink"], found.traffic["downlink"]
     return {
-        "rounds": found.recorded_rounds,
-        "mse": mse,
-        "steady": decibels(late(mse, STEADY)),
+        "rounds": found.recorded_rounds, "mse": mse, "steady": decibels(late(mse, STEADY)),
         "early": decibels(mse[:, int(np.searchsorted(found.recorded_rounds, INITIAL * cell.rounds))]),
         "bits": np.array([up.bits.mean() + down.bits.mean()]) / cell.clients,
         "messages": np.array([up.messages.mean()]),
-    }
+    }  # fmt: skip
 
 
 def _test_errors(cell: Cell, seed: int, models: Floats) -> Floats:
     """Return the test error of models (points, d): on fresh samples of a seed's clients, or bottles that none has."""
     test: Batch = stream(*cell.of_data, seed).test(TEST_SAMPLES)
-    bandwidth = BANDWIDTHS.get(cell.data, 1.0)
-    features = np.asarray(objectives.FourierFeatures(FEATURES, bandwidth, 0)(test.x), np.float64)
+    kernel = objectives.FourierFeatures(FEATURES, BANDWIDTHS.get(cell.data, 1.0), 0)
+    features = np.asarray(kernel(test.x), np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # of a model that has diverged
         return np.asarray(np.mean((models @ features.T - np.asarray(test.y)) ** 2, axis=1))
 
@@ -193,12 +178,10 @@ def _test_errors(cell: Cell, seed: int, models: Floats) -> Floats:
 def measured(
     cells: Callable[[bool, int], Sequence[Cell]], rivals: Callable[[bool], Sequence[Cell]] = lambda quick: ()
 ) -> Callable[[Crew, bool, int], Results]:
-    """Return a `Study.measure` that first gives each rival the step with which it starts like PAO-Fed.
+    """Return a `Study.measure` of cells at steps that are known, by (quick, first seed), and of rivals, by quick.
 
-    Args:
-      cells: (quick, first seed) -> what is run at steps that are known.
-      rivals: quick -> methods whose steps are matched, by the first tenth of the rounds on seeds of their own; the
-        quick form takes theirs as they are.
+    Each rival first gets the step with which it starts like PAO-Fed, by the first tenth of the rounds on seeds of their
+    own; the quick form takes their steps as they are.
     """
 
     def measure(team: Crew, quick: bool, first: int) -> Results:
@@ -252,13 +235,11 @@ def apart(results: Results, *links: str) -> list[Pair]:
 
 
 def learning_curves(results: Results, name: str, title: str, said: str, lines: Any = "method", **look: Any) -> Figure:
-    """Return test errors in dB over the iterations."""
     look |= {"x": "iteration n", "y": "test MSE (dB)", "change": decibels}
     return curves(results, name, title, said, "mse", lines=lines, **look)
 
 
 def setting(data: str = "") -> str:
-    """Return the setting of section 4.4.1 as a paragraph."""
     return f"""
 {CLIENTS} clients of four groups with new data in 25, 50, 75 and 100 % of {ROUNDS:,} iterations; those of four other
 groups, spread over the first, are there with chance {", ".join(map(str, USUAL))} when they have. An update is l

@@ -39,9 +39,7 @@ SWEEPS = 10_000  # of coordinate descent, far more than it needs
 NEWTON_STEPS = 3  # of P-ADMM's local problems without noise
 
 
-class Problem(NamedTuple):
-    """A loss of residuals and an agent's share of a regulariser."""
-
+class Problem(NamedTuple):  # a loss of residuals and an agent's share of a regulariser
     title: str
     place: str
     words: str
@@ -58,22 +56,14 @@ class Problem(NamedTuple):
 SQUARES = "||X w - y||^2 with"
 PROBLEMS: Mapping[Name, Problem] = {
     # lambda_1 = 0.001 ||X'y||_inf is 0.001 K D_k in the units of `data`, and lambda_2 = 1.
-    "elastic-net": Problem(
-        "elastic net",
-        "figure 3.1",
-        f"{SQUARES} 0.001 ||X'y||_inf ||w||_1 + ||w||^2",
-        absolute=False,
-        l1=0.001 * SAMPLES / 2,
-        l2=1 / AGENTS,
-    ),
-    "lad": Problem("least absolute deviation", "figure 3.2", "||X w - y||_1 without a regulariser", absolute=True),
-    "ridge": Problem("ridge regression", "figure 3.3", f"{SQUARES} ||w||^2", absolute=False, l2=1 / AGENTS),
-}
+    "elastic-net": Problem("elastic net", "figure 3.1", f"{SQUARES} 0.001 ||X'y||_inf ||w||_1 + ||w||^2", False,
+                           l1=0.001 * SAMPLES / 2, l2=1 / AGENTS),
+    "lad": Problem("least absolute deviation", "figure 3.2", "||X w - y||_1 without a regulariser", True),
+    "ridge": Problem("ridge regression", "figure 3.3", f"{SQUARES} ||w||^2", False, l2=1 / AGENTS),
+}  # fmt: skip
 
 
-class Cell(NamedTuple):
-    """One run with all its seeds; its fields are the table's factors."""
-
+class Cell(NamedTuple):  # one run with all its seeds; its fields are the table's factors
     problem: Name
     method: Method
     total: float  # the run's rho of zCDP; infinite: no noise
@@ -183,15 +173,12 @@ def mechanism(cell: Cell, clip: float | None) -> Mechanism:
 
 
 def algorithm(cell: Cell, clip: float | None) -> Algorithm:
-    """Return the method with its setting and its noise."""
     objective, noise = PROBLEMS[cell.problem].objective, mechanism(cell, clip)
     if cell.method == "P-ADMM":
         return algorithms.private_admm(objective, noise, cell.penalty, NEWTON_STEPS)
-    if cell.method in (MATCHED, HALF):
-        return algorithms.zcdp_subgradient(objective, cell.step, noise)
     vanishing = algorithms.inverse_sqrt(cell.step)
-    if cell.method == VANISHING:
-        return algorithms.zcdp_subgradient(objective, vanishing, noise)
+    if cell.method in (MATCHED, HALF, VANISHING):
+        return algorithms.zcdp_subgradient(objective, vanishing if cell.method == VANISHING else cell.step, noise)
     linearised = algorithms.dp_admm if cell.method == "DP-NFL" else algorithms.zcdp_admm
     return linearised(objective, vanishing, noise, cell.penalty)
 
@@ -228,8 +215,7 @@ def outcome(
     )
     errors, above = [], []
     for seed, models in zip(range(seeds[0], sum(seeds)), run.recorded["models"], strict=True):
-        drawn, w = data(seed), np.asarray(models, np.float64)
-        best = optimum(problem, drawn)
+        drawn, w, best = data(seed), np.asarray(models, np.float64), optimum(problem, data(seed))
         errors.append(np.square(w - best).sum(axis=(1, 2)) / float(best @ best))
         if averaged is not None:
             looks = np.searchsorted(run.recorded_rounds, averaged) + 1

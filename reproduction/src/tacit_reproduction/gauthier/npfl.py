@@ -42,10 +42,8 @@ def method(name: str) -> Algorithm:
         return private_admm(LOSS, penalty=PENALTY / HALF)
     if name in FIXED:
         return networked_personalised(LOSS, penalty=PENALTY, tau=FIXED[name])
-    policy, rate, epochs = RATES[name]
-    return networked_personalised(
-        LOSS, penalty=PENALTY, tau=START, policy=policy, rate=rate, width=WIDTH, epochs=epochs
-    )
+    policy = dict(zip(("policy", "rate", "epochs"), RATES[name], strict=True))
+    return networked_personalised(LOSS, penalty=PENALTY, tau=START, width=WIDTH, **policy)  # type: ignore[arg-type]
 
 
 def cells(quick: bool) -> list[tuple[str, int]]:
@@ -86,15 +84,10 @@ def measures(models: Floats, tau: Floats, at: NDArray[np.int64], worlds: list[Wo
         "poor end": np.nanmean(end * poor, axis=1),
         "rich at 0": 100 * np.nanmean((end < NOTHING_LEFT) * rich, axis=1),
         "tau": end.mean(axis=1),
-        **{
-            f"tau, {words}": np.stack([t[:, k] for t, k in zip(tau, own, strict=True)]) for words, own in single.items()
-        },
-    }
+    } | {f"tau, {words}": np.stack([t[:, k] for t, k in zip(tau, own, strict=True)]) for words, own in single.items()}
 
 
 def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
-    """Return the claims of the text's figures on one kind of network."""
-
     def pair(name: str, other: str, what: str = "settled") -> Pair:
         first, second = (results.of(what, network=network, method=each) for each in (name, other))
         return Pair(f"{name} and {other}, {what}", first, second)
@@ -124,8 +117,6 @@ def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
 
 
 def strengths(results: Results) -> list[Claim]:
-    """Return the claims of figure 6.3, on connected clusters."""
-
     def of(what: str | float, name: str) -> Floats | float:
         return results.of(what, network=CONNECTED, method=name) if isinstance(what, str) else what
 
@@ -165,14 +156,19 @@ def judge(results: Results) -> Judgement:
     drawn, common = [], dict[str, Any](lines="method", panels="network", y="NMSD (dB)")
     for key, number, names in (("fixed", "6.1", (ONE_MODEL, *FIXED)), ("tuned", "6.2", (LITTLE, *RATES))):
         of_figure = Results(row for name in names for row in results.where(method=name).rows)
-        caption = f"Drawn like figure {number}: mean over clients."
-        drawn.append(curves(of_figure, key, f"NMSD with {key} tau", caption, "nmsd", **common))
-    own = [(name, words) for name in ("SAC", "DPG") for words in SHOWN]
-    rows = {pair: results.where(network=CONNECTED, method=pair[0]).rows[0].measures for pair in own}
+        said = f"Drawn like figure {number}: mean over clients."
+        drawn.append(curves(of_figure, key, f"NMSD with {key} tau", said, "nmsd", **common))
+    own = [
+        (row, words)
+        for m in ("SAC", "DPG")
+        for row in results.where(network=CONNECTED, method=m).rows
+        for words in SHOWN
+    ]
     three = Results(
-        Row({"policy": name, "client": f"{words} data"}, {"rounds": m["rounds"], "tau": m[f"tau, {words}"][:1]})
-        for (name, words), m in rows.items()
-    )
+        Row({"policy": row.factors["method"], "client": f"{words} data"},
+            {"rounds": row.measures["rounds"], "tau": row.measures[f"tau, {words}"][:1]})
+        for row, words in own
+    )  # fmt: skip
     caption = "Drawn like figure 6.3: of the first seed, the clients with the fewest, middling and most records."
     drawn.append(curves(three, "strengths", "Tau of three clients", caption, "tau", lines="client", panels="policy"))
     claims = [claim for of in found.values() for part in of.values() for claim in part]

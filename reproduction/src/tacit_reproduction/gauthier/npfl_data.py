@@ -25,9 +25,7 @@ clusters are drawn until they do. Nor does it give the noise: a client's varianc
 ||w_q||^2 around {DIMENSIONS}."""
 
 
-class World(NamedTuple):
-    """One seed's network, data and truth."""
-
+class World(NamedTuple):  # one seed's network, data and truth
     graph: Graph
     stream: Stream
     truth: Floats  # (clients, dimensions) the model of each one's cluster
@@ -37,7 +35,6 @@ class World(NamedTuple):
 
 @lru_cache(maxsize=128)
 def world(network: str, seed: int) -> World:
-    """Draw everything of a seed. Data and models are the same for both kinds of network."""
     graph, labels = _network(network, seed)
     rng = np.random.default_rng([seed, CLIENTS])
     base = rng.standard_normal(DIMENSIONS)

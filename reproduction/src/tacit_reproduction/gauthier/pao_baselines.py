@@ -9,7 +9,7 @@ from tacit_reproduction.figures import Figure, Label, dots
 from tacit_reproduction.gauthier import asynchronous as net
 from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN, Cell, apart, factors, learning_curves
 from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged, within
 
 POORLY, LITTLE, AT = 0.5, 1.0, 0.1
@@ -25,7 +25,6 @@ SENT = "bits that a client sends per iteration in which it is there"
 
 
 def cells(quick: bool, first: int) -> list[Cell]:
-    """Return PAO-Fed as the text has it, with other loads, among ideal clients, and with other steps."""
     usual = [Cell(variant) for variant in PAO]
     if quick:
         return usual
@@ -79,18 +78,16 @@ def judge(results: Results) -> Judgement:
 
 
 def _by_step(results: Results) -> str:
-    """Say where methods end at each of the swept steps."""
-    ends: dict[str, list[str]] = {method: [] for method in ("U1", "C2", SGD)}
-    for row in results.where(rule="swept").rows:
-        ends[row.factors["method"]].append(f"{row.measures['steady'].mean():.2f} at {row.factors['step']:g}")
-    told = "; ".join(f"{method} {', '.join(at)}" for method, at in ends.items())
+    def ends(method: str) -> str:
+        rows = results.where(rule="swept", method=method).rows
+        return ", ".join(f"{row.measures['steady'].mean():.2f} at {row.factors['step']:g}" for row in rows)
+
+    told = "; ".join(f"{method} {ends(method)}" for method in ("U1", "C2", SGD))
     return f"It hangs on the text's rule, steps that start alike: with other steps, in dB, {told}."
 
 
 def _loads(results: Results) -> list[Claim]:
-    def steady(name: str) -> Floats:
-        return results.of("steady", **factors(name))
-
+    steady = lambda name: results.of("steady", **factors(name))  # noqa: E731
     ends = {v: np.stack([steady(name) for name in (f"{v}, m = 1", v, f"{v}, m = 32")]) for v in ("U1", "C2")}
     spreads = [Pair(variant, of.max(axis=0) - of.min(axis=0)) for variant, of in ends.items()]
     levels = [steady(method) for method in (FED, SOME, HALF, SGD)]
@@ -106,21 +103,17 @@ def _loads(results: Results) -> list[Claim]:
 
 def _stragglers(results: Results) -> list[Claim]:
     ask, perfect = partial(judged, unit=" dB", seen_in="stragglers"), f"{SGD}@ideal"
-    none = f"Among ideal clients C2 is almost identical (up to {POORLY:g} dB) to no reduction at all"
-    worse = "Among ideal clients windows of one's own (U1) are worse than common ones (C2)"
-    similar = f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting"
-    said = {
-        none: "almost identical to methods with no communication reduction",
-        worse: "uncoordinated sharing has slightly worse performance",
-        similar: "convergence properties almost similar to those in a perfect setting",
-    }
+    asked = (
+        (f"Among ideal clients C2 is almost identical (up to {POORLY:g} dB) to no reduction at all",
+         [f"C2@ideal - {perfect}"], within(POORLY), "almost identical to methods with no communication reduction"),
+        ("Among ideal clients windows of one's own (U1) are worse than common ones (C2)",
+         ["U1@ideal - C2@ideal"], above(), "uncoordinated sharing has slightly worse performance"),
+        (f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting",
+         [f"C2 - {perfect}", "C2 - C2@ideal"], below(POORLY),
+         "convergence properties almost similar to those in a perfect setting"),
+    )  # fmt: skip
     return [
-        ask(claim, apart(results, *links), rule, text=f"figure 4.3 (c): {said[claim]}")
-        for claim, links, rule in (
-            (none, [f"C2@ideal - {perfect}"], within(POORLY)),
-            (worse, ["U1@ideal - C2@ideal"], above()),
-            (similar, [f"C2 - {perfect}", "C2 - C2@ideal"], below(POORLY)),
-        )
+        ask(claim, apart(results, *links), rule, text=f"figure 4.3 (c): {said}") for claim, links, rule, said in asked
     ]
 
 
@@ -148,9 +141,8 @@ def _figures(results: Results) -> list[Figure]:
         wanted = name in ("C2", SGD) or (name, where) == ("U1", "ideal")
         return f"{name}, {where}" if wanted and row.factors["rule"] != "swept" else None
 
-    shared = some(*PAO, SGD, FED, PSO)
     drawn = [
-        learning_curves(results, "baselines", "PAO-Fed and others", "As figure 4.3 (a).", shared),
+        learning_curves(results, "baselines", "PAO-Fed and others", "As figure 4.3 (a).", some(*PAO, SGD, FED, PSO)),
         learning_curves(results, "reductions", "To communicate less", "As figure 4.5.", some("C2", PSO, HALF, SIGN)),
     ]
     if "ideal" not in results.levels("environment"):

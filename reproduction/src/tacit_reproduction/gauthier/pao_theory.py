@@ -1,5 +1,7 @@
 """Study `pao-theory`: steady state (4.34) and step bounds of Gauthier (2023), sec. 4.3, beside PAO-Fed itself."""
 
+from typing import Any
+
 import numpy as np
 
 from tacit.algorithms.asynchronous.pao_fed import VARIANTS
@@ -35,7 +37,6 @@ QUICK_RATIOS = (0.02, 0.5, 2.4)
 
 
 def cells(quick: bool) -> list[Setting]:
-    """Return the settings whose steady state is predicted, and the steps that are tried in four others."""
     time = 100 if quick else 200
     chosen = [one for one in STEADY if not quick or one.name in QUICK]
     steady = sorted((one._replace(rounds=int(time / one.step)) for one in chosen), key=lambda one: -one.rounds)
@@ -52,9 +53,7 @@ def judge(results: Results) -> Judgement:
     tried = Results(row for row in results.rows if "diverged" in row.measures)
     said = "(4.34) gives the steady state; the text does not compare it with a run"
     claims = [_predicted(steady, "text", said), _predicted(steady, "kept", "")]
-    below, above = (
-        [row for row in tried.rows if (float(row.factors["ratio"]) < 1) is under] for under in (True, False)
-    )
+    below, above = ([r for r in tried.rows if (float(r.factors["ratio"]) < 1) is under] for under in (True, False))
     theorem = "stable mean-square deviation if and only if 0 < mu < 1 / (largest eigenvalue of any R_k)"
     enough = fact(
         "Theorem 4.2, if: PAO-Fed is stable with every step below the bound",
@@ -88,18 +87,10 @@ def judge(results: Results) -> Judgement:
         claims=[enough, needed],
         seen_in="steps",
     )
-    figure = dots(
-        tried,
-        "steps",
-        "Steps above and below the bound of Theorem 4.2",
-        "Share of runs that diverge; the theorem has 0 below a ratio of 1 and 1 above. No figure of the text.",
-        "diverged",
-        x="ratio",
-        lines="name",
-        x_label="step over the bound of Theorem 4.2",
-        y="share of runs that diverge",
-        log_x=True,
-    )
+    title, share = "Steps above and below the bound of Theorem 4.2", "share of runs that diverge"
+    said = "Share of runs that diverge; the theorem has 0 below a ratio of 1 and 1 above. No figure of the text."
+    x: dict[str, Any] = {"x": "ratio", "x_label": "step over the bound of Theorem 4.2", "log_x": True}
+    figure = dots(tried, "steps", title, said, "diverged", lines="name", y=share, **x)
     return Judgement([*claims, enough, needed], [found], [figure])
 
 
@@ -107,16 +98,13 @@ def _predicted(rows: list[Row], form: Form, text: str) -> Claim:
     pairs = [Pair(str(row.factors["name"]), row.measures[form]) for row in rows]
     off = {pair.name: -10 * np.log10(pair.interval.mean) for pair in pairs}
     farthest = max(off, key=lambda name: abs(off[name]))
-    claim = judged(
+    near, statement = (
+        (10 ** (d / 10) for d in (-CLOSE, CLOSE)),
         f"(4.34), {FORMS[form]}, is within {CLOSE:g} dB of simulations",
-        pairs,
-        Rule(10 ** (-CLOSE / 10), 10 ** (CLOSE / 10)),
-        text=text,
     )
-    words = (
-        f"predicted minus simulated, of the means over {len(pairs[0].first)} runs: {farthest} {off[farthest]:+.2f} dB"
-    )
-    least, most = min(off.values()), max(off.values())
+    claim = judged(statement, pairs, Rule(*near), text=text)
+    runs, least, most = len(pairs[0].first), min(off.values()), max(off.values())
+    words = f"predicted minus simulated, of the means over {runs} runs: {farthest} {off[farthest]:+.2f} dB"
     return claim._replace(figure=f"{words}, the farthest of {len(off)} settings, from {least:+.2f} to {most:+.2f} dB")
 
 

@@ -36,7 +36,6 @@ def predicted(share: int) -> float:
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run everything; the full form has long runs and predictions too."""
     table = net.measured(cells)(team, quick, first)
     if quick:
         return table
@@ -73,12 +72,8 @@ def judge(results: Results) -> Judgement:
         ask(less, apart(table, "C1 - C2", "U1 - U2"), above(), text=weights, note=after),
         ask(alike, apart(table, "C2 - U2"), within(ALIKE), text=same),
     ]
-    drawn = Results(
-        Row({**row.factors, "panel": panel}, row.measures)
-        for panel, methods in PANELS.items()
-        for method in methods
-        for row in table.where(method=method).rows
-    )
+    rows = ((panel, row) for panel, of in PANELS.items() for m in of for row in table.where(method=m).rows)
+    drawn = Results(Row({**row.factors, "panel": panel}, row.measures) for panel, row in rows)
     figures = [learning_curves(drawn, "variants", "PAO-Fed's settings", "As figure 4.2.", panels="panel")]
     if long.rows:
         caption = "As figure 4.2 (b) and (c), with clients that have proportionally more data."
@@ -87,7 +82,6 @@ def judge(results: Results) -> Judgement:
 
 
 def _sizes(results: Results, table: Results, usual: int) -> list[Claim]:
-    """Judge that sharing more ends higher: as the text runs it, and in the predicted limit, where there is one."""
     said = "figure 4.2 (b), m = 1, 4, 32: sharing more lowers the final accuracy"
     mse, rounds = table.of("mse", method="U1"), table.of("rounds", method="U1")
     fell = decibels(mse[:, np.searchsorted(rounds, usual // 2)]) - table.of("steady", method="U1")

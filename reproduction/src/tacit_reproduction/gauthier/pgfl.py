@@ -22,7 +22,7 @@ from tacit.privacy import decaying_gaussian
 from tacit.results import Run
 from tacit.streams import Stream, whole
 from tacit_reproduction.study import finished_run
-from tacit_reproduction.table import Floats, Results, Row, parted
+from tacit_reproduction.table import Floats, Results, Row, decibels, parted
 from tacit_reproduction.verdict import Pair
 
 SERVERS, CLIENTS, DIMENSIONS, CLUSTERS, RECORDS, COHORT = 10, 15, 60, 3, (2, 9), 3
@@ -35,9 +35,7 @@ PHI, ZETA = 0.001, 0.99
 NEWTON_STEPS = 4  # squares that are clipped have straight pieces, on which a step is exact
 
 
-class Problem(NamedTuple):
-    """Properties of the data, and their units."""
-
+class Problem(NamedTuple):  # properties of the data, and their units
     spread: float = 0.15  # gamma is uniform between minus and plus this
     gamma: str = "per cluster"  # one gamma for all coordinates of a cluster's model, or one "per coordinate"
     snr: float = 20.0  # power of <x, w> over that of the noise in y, in dB
@@ -60,9 +58,7 @@ class Problem(NamedTuple):
 USUAL = Problem()
 
 
-class Setting(NamedTuple):
-    """One compiled program."""
-
+class Setting(NamedTuple):  # one compiled program
     method: str = "PGFL"
     tau: float = 0.0
     fade: float = 1.0  # tau shrinks by this factor per round
@@ -76,16 +72,14 @@ class Setting(NamedTuple):
     @property
     def name(self) -> str:
         """In figures."""
-        if self.method != "PGFL":
-            return self.method
-        return f"PGFL {self.tau:g}" + ("" if self.fade == 1 else f" * {self.fade:g}^t")
+        fade = "" if self.fade == 1 else f" * {self.fade:g}^t"
+        return f"PGFL {self.tau:g}{fade}" if self.method == "PGFL" else self.method
 
     def algorithm(self) -> Algorithm:
         """Return the method."""
         tau = self.tau if self.fade == 1 else (lambda t: self.tau * self.fade**t)
         common: dict[str, Any] = {"penalty": PENALTY, "newton_steps": NEWTON_STEPS, "mechanism": self.mechanism()}
-        common["cohort"] = COHORT if self.called else None
-        loss = objectives.squared(l2=RIDGE)
+        common["cohort"], loss = COHORT if self.called else None, objectives.squared(l2=RIDGE)
         if self.method == "ClusterFL":
             return clustered_federated(loss, clusters=CLUSTERS, tau=tau, **common)
         if self.method == "GFL":  # one cluster, which tau has nothing to mix with
@@ -118,9 +112,7 @@ def total(phi: float, zeta: float, rounds: int) -> float:
     return math.fsum(phi * zeta**-n for n in range(rounds))
 
 
-class World(NamedTuple):
-    """One repeat of a problem."""
-
+class World(NamedTuple):  # one repeat of a problem
     topology: Topology
     stream: Stream
     clusters: NDArray[np.int64]
@@ -143,8 +135,7 @@ def server_graph(seed: int, kind: str = "random") -> Graph:
 
 def world_of(problem: Problem, seed: int, records: tuple[int, int] = RECORDS) -> World:
     """Draw one repeat; all that a problem does not change is the same for all problems."""
-    draws = np.random.default_rng([seed, 502])
-    count = SERVERS * CLIENTS
+    draws, count = np.random.default_rng([seed, 502]), SERVERS * CLIENTS
     base = draws.normal(size=DIMENSIONS) / math.sqrt(DIMENSIONS)
     gamma = draws.uniform(-1, 1, (CLUSTERS, 1))
     if problem.gamma == "per coordinate":
@@ -169,7 +160,6 @@ def world_of(problem: Problem, seed: int, records: tuple[int, int] = RECORDS) ->
 def simulated(
     setting: Setting, worlds: Sequence[World], seed: int, rounds: int, every: int = EVERY, dtype: str = "float32"
 ) -> Run:
-    """Run a setting on several worlds at once; the repeats are in their order."""
     return finished_run(
         setting.algorithm(), lambda s: worlds[s - seed].topology, lambda s: worlds[s - seed].stream,
         rounds=rounds, repeats=len(worlds), seed=seed, dtype=dtype, record={"models": np.asarray}, record_every=every,
@@ -181,7 +171,6 @@ Task = tuple[Setting, Sequence[Problem], int, int, int]  # setting, problems, se
 
 
 def run(task: Task) -> list[Row]:
-    """Run a setting on all problems and seeds at once; a row per problem."""
     setting, problems, seeds, first, rounds = task
     worlds = [world_of(problem, seed) for problem in problems for seed in range(first, first + seeds)]
     found = simulated(setting, worlds, first, rounds, min(EVERY, rounds))
@@ -197,8 +186,7 @@ def run(task: Task) -> list[Row]:
 
 def mean_decibels(values: Floats) -> float:
     """Return 10 log10 of the mean over seeds; a mean of decibels would be that of clusters that lie close by chance."""
-    mean = float(np.mean(values))
-    return 10 * math.log10(mean) if 0 < mean < math.inf else math.nan
+    return float(decibels(np.mean(values)))
 
 
 def excess(name: str, first: Floats, second: Floats) -> Pair:

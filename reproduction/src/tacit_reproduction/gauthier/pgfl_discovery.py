@@ -8,6 +8,7 @@ the warm-up took, so that all three have released equally often, at the same noi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
     records, spreads, rho, seeds, first = task
     whole = range(first, first + seeds)
     worlds = [pgfl.world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]
-    noise: dict[str, Any] = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
+    noise: Any = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
     one = pgfl.simulated(Setting("GFL", **noise), worlds, first, ROUNDS)
     labels: list[list[int]] = [
         find_clusters(dual, CLUSTERS, seed=0, weight=w.stream.data_size).labels.tolist()
@@ -87,11 +88,10 @@ def measure(team: Crew, quick: bool, first: int) -> Results:
     fewer = {"40 to 90": seeds // 2}  # most of the time goes to them
     tasks += [(each, SPREADS, 0.0, fewer.get(each, seeds), first) for each in reversed(records)]
     data = "The regression of `pgfl-regression`, also with more records; nobody knows the clusters."
-    return Results((row for part in team("running", run, tasks) for row in part), {"data": data})
+    return Results(chain(*team("running", run, tasks)), {"data": data})
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims and figures; the text has none of it."""
     quiet, cells = results.where(rho=0.0), [row.factors for row in results.where(kind=FOUND).rows]
 
     def pairs(what: str, other: str, rho: bool, gamma: str = "") -> list[Pair]:
@@ -102,14 +102,16 @@ def judge(results: Results) -> Judgement:
             found.append(excess(name, others, mine) if what == "nmsd" else Pair(name, mine, others))
         return found
 
-    words = "clients than by chance are put where they belong"
-    claims = [
-        judged(f"More {words}, without noise", pairs("right", CHANCE, False), above(), unit=" %", seen_in="right"),
-        judged(f"More {words}, under noise", pairs("right", CHANCE, True), above(), unit=" %", seen_in="right"),
+    words, worse = (
+        "More clients than by chance are put where they belong",
+        "One model errs more than models of found clusters",
+    )
+    asked = [
+        (f"{words}, without noise", "right", pairs("right", CHANCE, False)),
+        (f"{words}, under noise", "right", pairs("right", CHANCE, True)),
+        *((f"{worse}, {gamma}", "nmsd", pairs("nmsd", ONE, False, gamma)) for gamma in quiet.levels("gamma")),
     ]
-    for gamma in quiet.levels("gamma"):
-        claim = f"One model errs more than models of found clusters, {gamma}"
-        claims.append(judged(claim, pairs("nmsd", ONE, False, gamma), above(), unit=" %", seen_in="nmsd"))
+    claims = [judged(claim, found, above(), unit=" %", seen_in=figure) for claim, figure, found in asked]
     common: dict[str, Any] = {"x": "records", "lines": "kind", "panels": "gamma", "x_label": "records of a client"}
     figures = [
         dots(quiet, "right", "Clients in the right cluster", "Without noise.", "right", y="%", **common),

@@ -18,9 +18,7 @@ from tacit_reproduction.table import Floats
 TEST_ROWS = 500  # of each cluster's test set, drawn once
 
 
-class Group(NamedTuple):
-    """Tasks of the clusters, and numbers of clients and images."""
-
+class Group(NamedTuple):  # tasks of the clusters, and numbers of clients and images
     tasks: tuple[TwoClasses, ...]
     clients: int = 15  # of each server
     sizes: tuple[int, int] = (2, 4)  # range of D_k
@@ -51,13 +49,11 @@ GROUPS = {
 
 @functools.cache
 def loaded(source: str) -> Dataset:
-    """Return a published data set."""
     return {"mnist": mnist, "organamnist": organamnist}[source]()
 
 
 @functools.cache
 def images(source: str, classes: tuple[int, ...]) -> Dataset:
-    """Return the images of some classes, each scaled to norm 1."""
     return of_norm_one(loaded(source), classes)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.core.contract import Mechanism
 from tacit.privacy import decaying_gaussian, unprotected
-from tacit.streams import Stream
 from tacit_reproduction.datasets.tasks import cluster_tasks
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, PHI, SERVERS, ZETA, assumed
@@ -33,9 +32,7 @@ ENFORCED, QUIET = "noise, C enforced", f"no noise, s = {NORM:g}"
 WHEN = {"early": f"after {EARLY} rounds", "end": f"after {ROUNDS} rounds"}
 
 
-class Cell(NamedTuple):
-    """One program."""
-
+class Cell(NamedTuple):  # one program
     group: str
     tau: float = 0.4
     fade: float = 1.0  # tau shrinks by this factor per round
@@ -61,7 +58,6 @@ Wanted = tuple[Cell, Sequence[float]]  # a cell and its norms s
 
 
 def wanted(mixed: Sequence[Cell], quick: bool) -> list[Wanted]:
-    """Return what is compared under each kind of noise, in the quick form under fewer."""
     every = [*(Cell(group, 0.0) for group in dict.fromkeys(cell.group for cell in mixed)), *mixed]
     noises = [("clipped", 0.0), ("none", 0.0), *(("assumed", share) for share in (() if quick else SHARES))]
     norms = {"none": (NORM,) if quick else NORMS}
@@ -86,20 +82,18 @@ def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
     scaled = [replace(data, x=(norm * data.x).astype(data.x.dtype)) for norm in norms]
     drawn = [(of_norm, seed, *clients(group, seed)) for of_norm in scaled for seed in whole]
 
-    def graph(number: int) -> graphs.Topology:
-        _, seed, clusters, _ = drawn[number - first]
-        return graphs.federation(graphs.k_regular(SERVERS, DEGREE, seed), group.clients, clusters)
-
-    def stream(number: int) -> Stream:
-        of_norm, seed, clusters, sizes = drawn[number - first]
-        return cluster_tasks(of_norm, group.tasks, clusters, sizes, seed)
-
+    worlds = [
+        (graphs.federation(graphs.k_regular(SERVERS, DEGREE, seed), group.clients, clusters),
+         cluster_tasks(of_norm, group.tasks, clusters, sizes, seed))
+        for of_norm, seed, clusters, sizes in drawn
+    ]  # fmt: skip
     method = algorithms.personalised_graph_federated(
         objectives.logistic(l2=L2), cell.mechanism(), clusters=CLUSTERS, penalty=PENALTY, cohort=group.cohort,
         tau=cell.tau if cell.fade == 1 else lambda t: cell.tau * cell.fade**t,
     )  # fmt: skip
     found = finished_run(
-        method, graph, stream, rounds=ROUNDS, repeats=len(drawn), seed=first, record={"models": np.asarray},
+        method, lambda k: worlds[k - first][0], lambda k: worlds[k - first][1], rounds=ROUNDS, repeats=len(drawn),
+        seed=first, record={"models": np.asarray},
         record_every=EVERY, evaluate="everyone" if group.cohort is None else "cohort",
     )  # fmt: skip
     at, fade = np.asarray(found.recorded_rounds), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
@@ -119,28 +113,22 @@ def gain(results: Results, cell: Cell, where: str, when: str = "end", than: Cell
 
 
 def helps(results: Results, cell: Cell, where: str, said: str, when: str = "end", least: float = 0) -> Claim:
-    """Mixing raises the accuracy in a setting, by at least so many points."""
     pair = gain(results, cell, where, when)
     claim = f"Mixing raises accuracy{f' by at least {least:g} points' if least else ''}: {pair.name}; {where}"
     return judged(claim, pair, above(least), unit=" %", text=said, seen_in="learning")
 
 
 def result(results: Results, statement: str, cells: Sequence[Cell], **words: Any) -> Headline:
-    """Return the headline that mixing helps some groups, over all that the text leaves open."""
     levels = results.levels("where")
-    sweep = {
-        f"{where}, {WHEN[when]}": [helps(results, cell, where, "", when) for cell in cells]
-        for where in levels
-        for when in ("early", "end")
-    }
+    places = [(where, when) for where in levels for when in WHEN]
+    sweep = {f"{w}, {WHEN[when]}": [helps(results, cell, w, "", when) for cell in cells] for w, when in places}
     points = [f"{c.group}, {w}: {gain(results, c, w).interval.mean:+.1f} points" for c in cells for w in levels]
     main = [helps(results, cell, ENFORCED, "") for cell in cells]
     return headline(statement, ours="; ".join(points), claims=main, sweep=sweep, seen_in="learning", **words)
 
 
 def learning(results: Results, number: str) -> Figure:
-    """Return accuracies round by round."""
-    shown = Results(row for row in results.where(norm=NORM).rows if row.factors["tau"] in (0.0, PAIRS.tau))
+    shown = results.where(norm=NORM, tau=(0.0, PAIRS.tau))
     title, caption = "Accuracy round by round", f"Drawn like figure {number}, by group and setting."
     return curves(shown, "learning", title, caption, "accuracy", lines="mixing", panels="panel", y="accuracy (%)")
 
@@ -182,8 +170,9 @@ def judge_digits(results: Results) -> Judgement:
         "cluster's own model poor, and adds nothing where it has images enough. The text has noise and does not say "
         "what C is: enforced, assumed at two sizes, and none at all are run.",
     )
-    noisy, y = results.where(group="triplets", noise="clipped"), "accuracy (%)"
-    by_tau = dots(noisy, "tau", "Triplets by tau", "Like figure 5.5 (c).", "end", x="tau", lines="group", y=y)
+    by: dict[str, Any] = {"x": "tau", "lines": "group", "y": "accuracy (%)"}
+    noisy = results.where(group="triplets", noise="clipped")
+    by_tau = dots(noisy, "tau", "Triplets by tau", "Like figure 5.5 (c).", "end", **by)
     return Judgement(claims, [low, high], [learning(results, "5.5"), by_tau])
 
 

@@ -11,7 +11,6 @@ REACHED = 1e-5  # so near, as a share of the optimum's size, a client has come t
 
 
 def looks(quick: bool, first: int) -> list[Task]:
-    """Return long runs without noise and mixing, everybody called."""
     penalties = (PENALTY,) if quick else (PENALTY, 10.0, 30.0)
     plain = [*(Problem(penalty=p) for p in penalties), Problem(servers="complete")]
     size = (2, first, 600) if quick else (5, first, 2500)
@@ -45,7 +44,6 @@ def arrive(look: Task) -> list[Row]:
 
 
 def claims(results: Results) -> list[Claim]:
-    """Judge whether clients come to their cluster's optimum."""
     rows = [row for row in results.rows if "distance" in row.measures]
     plain = [r for r in rows if r.factors["averaging"] == "plain" and r.factors["servers"] == "random"]
     found = []
@@ -54,9 +52,8 @@ def claims(results: Results) -> list[Claim]:
         ("Without mixing and noise clients come to their cluster's optimum", plain, said),
         ("They do where all servers hear all, or steps are corrected", [r for r in rows if r not in plain], ""),
     ):
-        names = [" ".join(str(row.factors[key]) for key in ("averaging", "servers", "penalty")) for row in of]
-        far = [float(row.measures["distance"].max()) for row in of]
-        words = "; ".join(f"{name}: {brief(value, 2)}" for name, value in zip(names, far, strict=True))
+        far = {"{averaging} {servers} {penalty}".format(**r.factors): float(r.measures["distance"].max()) for r in of}
+        words = "; ".join(f"{name}: {brief(value, 2)}" for name, value in far.items())
         why = f"farthest client (averaging, servers, rho): {words}. (5.9) averages after a gradient step"
-        found.append(fact(claim, max(far) < REACHED, why, text))
+        found.append(fact(claim, max(far.values()) < REACHED, why, text))
     return found

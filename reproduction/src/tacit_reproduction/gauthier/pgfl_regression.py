@@ -1,7 +1,7 @@
 """Study `pgfl-regression`: a model per cluster of clients across servers (Gauthier 2023, sec. 5.4.1)."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from tacit_reproduction.figures import Figure, curves, dots
@@ -26,7 +26,6 @@ TEXT_TOTAL, ZETAS = 0.095, (0.95, 0.97)
 
 
 def called(setting: Setting, noise: str = "none", zeta: float = ZETA) -> Setting:
-    """Return the setting with 3 of 15 clients called in each round, and noise on what they send."""
     return setting._replace(called=True, noise=noise, zeta=zeta)
 
 
@@ -54,16 +53,14 @@ def do(task: Task) -> list[Row]:
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
     data = f"Ridge regression, 150 clients, 2 to 9 records each in {pgfl.DIMENSIONS} dimensions."
-    return Results((row for part in team("running", do, tasks(quick, first)) for row in part), {"data": data})
+    return Results(chain(*team("running", do, tasks(quick, first))), {"data": data})
 
 
 def row(claim: str, pairs: Sequence[Pair], rule: Rule, seen_in: str, said: str) -> Claim:
-    """Judge NMSDs in per cent."""
     return judged(claim, pairs, rule, unit=" %", seen_in=seen_in, text=f"figure {said}")
 
 
 def order(found: Found, problem: Problem) -> list[Claim]:
-    """Return the claims of figure 5.1 (a) in one setting."""
     where, mixed = f"gamma {problem.gamma}, SNR {problem.snr:g} dB", [found.over(PLAIN, MIXED, problem)]
     worse, poor = [found.over(GFL, s, problem) for s in (MIXED, PLAIN)], [found.over(CLUSTERFL, GFL, problem)]
     return [
@@ -74,7 +71,6 @@ def order(found: Found, problem: Problem) -> list[Claim]:
 
 
 def less(found: Found) -> list[Claim]:
-    """Return a claim of our own on less mixing than the text's, if it was run."""
     some, problems = Setting(tau=0.2), [Problem(gamma=GAMMAS[1], snr=snr) for snr in SNRS[1:5]]
     known = found.results.where(tau=some.tau, called=False).rows
     pairs = [found.over(a, b, p) for p in problems for a, b in ((PLAIN, some), (GFL, PLAIN)) if known]
@@ -83,7 +79,6 @@ def less(found: Found) -> list[Claim]:
 
 
 def mixing(found: Found) -> list[Claim]:
-    """Return the claims on tau, first those of figure 5.3, and those of figure 5.1 (b)."""
     mixed, plain, fading = (called(s) for s in (MIXED, PLAIN, FADING))
     start = [found.over(PLAIN, MIXED, Problem(gamma=gamma), START) for gamma in GAMMAS]
     wide = [found.over(plain, mixed, WIDE, START), found.over(mixed, plain, WIDE)]
@@ -119,7 +114,6 @@ def near(found: Found, noise: str, problems: Sequence[Problem]) -> Claim:
 
 
 def private(found: Found) -> list[Claim]:
-    """Return the claims on noise where C is only assumed, and on its total."""
     mixed, base = called(MIXED, "assumed"), ASSUMED[0]
     at = {p: found(mixed, p, AFTER) for p in ASSUMED}
     zetas = [zeta for zeta in ZETAS if found.results.where(zeta=zeta).rows]
@@ -150,10 +144,11 @@ def judge(results: Results) -> Judgement:
 
 
 def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -> list[Headline]:
-    """Return what became of figures 5.1 (a), 5.3 and 5.1 (c)."""
     snrs, lineup = found.results.where(method="ClusterFL").levels("snr"), (MIXED, PLAIN, GFL, CLUSTERFL)
-    problems = [Problem(gamma=gamma, snr=snr) for gamma in GAMMAS for snr in snrs]
-    kinds = {"clipped": CLIPPED, "assumed": ASSUMED}
+    problems, kinds = (
+        [Problem(gamma=g, snr=snr) for g in GAMMAS for snr in snrs],
+        {"clipped": CLIPPED, "assumed": ASSUMED},
+    )
     kept = {f"C {kind}, {p.units}": [near(found, kind, [p])] for kind, of in kinds.items() for p in of}
     ends = {kind: [f"{p.units}: {found.db(called(MIXED, kind), p)}" for p in of] for kind, of in kinds.items()}
     few = {s.name: called(s) for s in (MIXED, PLAIN, FADING)}
@@ -205,7 +200,7 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
 def figures(results: Results) -> list[Figure]:
     plain, noisy = results.where(noise="none"), results.where(called=True, tau=0.4, zeta=ZETA)
     few, usual = plain.where(called=True), plain.where(**USUAL._asdict())
-    private = Results(row for row in noisy.rows if row.factors["noise"] != "none")
+    private = noisy.where(noise=("clipped", "assumed"))
     db: dict[str, Any] = {"y": "NMSD (dB)", "change": decibels}
     panels, both = {False: "(a) everybody called", True: "(b) a few called"}, "Drawn like figure 5.1 (a) and (b)."
     by_tau, low = few.where(method="PGFL", fade=1.0, **USUAL._asdict()), few.where(**WIDE._asdict())

@@ -20,9 +20,7 @@ LARGE = 1e6  # an error this many times the first one has left all bounds
 FORMS: dict[Form, str] = {"kept": "with the terms that can be kept", "text": "as the text has it, (4.26) to (4.29)"}
 
 
-class Setting(NamedTuple):
-    """One small network; its fields are the table's factors."""
-
+class Setting(NamedTuple):  # one small network; its fields are the table's factors
     name: str
     variant: str = "U1"
     step: float = 0.1
@@ -41,9 +39,7 @@ class Setting(NamedTuple):
     rounds: int = 0
 
 
-class World(NamedTuple):
-    """Data that all runs of a setting share."""
-
+class World(NamedTuple):  # data that all runs of a setting share
     roots: Floats  # (K, d, d), R_k = root root^T
     noise: Floats  # (K,) variances
     truth: Floats  # (d,) w*, of norm 1
@@ -55,7 +51,6 @@ class World(NamedTuple):
 
 
 def world(setting: Setting) -> World:
-    """Draw the clients."""
     rng = np.random.default_rng([DATA, setting.clients, setting.d])
     spectrum = np.ones(setting.d) if setting.white else np.linspace(0.2, 1.0, setting.d)
     turns = np.linalg.qr(rng.standard_normal((setting.clients, setting.d, setting.d)))[0]
@@ -71,52 +66,32 @@ def largest_eigenvalue(setting: Setting) -> float:
 
 
 def network(setting: Setting) -> Network:
-    """Return what the predictions are made from."""
     shared, variant = world(setting), VARIANTS[setting.variant]
     alike, delay = np.ones(setting.clients), Delay(setting.delay, setting.longest)
-    return Network(
-        shared.correlations,
-        shared.noise,
-        setting.step,
-        setting.share,
-        setting.available * alike,
-        setting.data * alike,
-        np.asarray(delay.probabilities() if setting.longest else (1.0,)),
-        variant["decay"],
-        variant["coordinated"],
-        same_window=variant["answer"] == "same",
-        full_download=setting.full_download,
-    )
+    delays = np.asarray(delay.probabilities() if setting.longest else (1.0,))
+    given = (setting.step, setting.share, setting.available * alike, setting.data * alike, delays)
+    way = {"same_window": variant["answer"] == "same", "full_download": setting.full_download}
+    return Network(shared.correlations, shared.noise, *given, variant["decay"], variant["coordinated"], **way)
 
 
 def data(setting: Setting, seed: int) -> tuple[Stream, NDArray[np.bool_]]:
-    """Draw the samples of one seed, and when they come."""
     shared, rng, rounds = world(setting), np.random.default_rng([seed, DATA]), setting.rounds
     x = np.einsum("kij,tkj->tki", shared.roots, rng.standard_normal((rounds, setting.clients, setting.d)))
     y = x @ shared.truth + np.sqrt(shared.noise) * rng.standard_normal((rounds, setting.clients))
     there = rng.random((rounds, setting.clients)) < setting.data
-    weight = there.astype(np.float64)
-    stream = streams.from_function(
-        lambda start, stop: Batch(x[start:stop], y[start:stop], weight[start:stop]),
-        agents=setting.clients,
-        rounds=rounds,
-    )
+    whole = Batch(x, y, there.astype(np.float64))
+    chunk = lambda start, stop: Batch(*(leaf[start:stop] for leaf in whole))  # noqa: E731
+    stream = streams.from_function(chunk, agents=setting.clients, rounds=rounds)
     stream.arrivals = there
     return stream, there
 
 
 def run(task: tuple[Setting, int, int]) -> dict[str, Any]:
-    """Run PAO-Fed itself, and predict what it comes to."""
     setting, seeds, first = task
     truth = world(setting).truth
-    made = algorithms.pao_fed(
-        objectives.squared(),
-        setting.step,
-        share=setting.share,
-        variant=setting.variant,
-        download="all" if setting.full_download else "window",
-        unstable="allow" if setting.ratio else "refuse",
-    )
+    given = {"share": setting.share, "variant": setting.variant, "unstable": "allow" if setting.ratio else "refuse"}
+    download = "all" if setting.full_download else "window"
+    made = algorithms.pao_fed(objectives.squared(), setting.step, download=download, **given)  # type: ignore[arg-type]
 
     def topology(seed: int) -> Topology:
         return star_roles(setting.clients).available("client", setting.available, data(setting, seed)[1])

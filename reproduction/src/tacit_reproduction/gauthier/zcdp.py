@@ -46,27 +46,28 @@ def measure(name: Name, team: Crew, quick: bool, first: int) -> Results:
     wanted = known(name) if quick else tuned(team, name, TOTALS, clip, others)
     cells = [Cell(name, OURS, np.inf, *LIMIT), *sorted(wanted, key=lambda cell: cell.method != "P-ADMM")]
     found = team("running", run, [(cell, clip, 4 if quick else 20, first) for cell in cells])
-    each = f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes"
-    words = f"{each} in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
+    words = (
+        f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
+    )
     return cells_of(cells, found, {"data": words, "clip": clip})
 
 
 def judge(name: Name, results: Results) -> Judgement:
     problem = PROBLEMS[name]
     private = results.keep(lambda row: bool(np.isfinite(row.factors["total"])))
-    totals = sorted({float(row.factors["total"]) for row in private.rows})
+    totals = sorted(private.levels("total"))
 
     def pairs(other: Method, at: Sequence[float]) -> list[Pair]:
-        ends = [[private.of("final", method=method, total=total) for method in (OURS, other)] for total in at]
-        return [Pair(f"rho {total:g}", *both) for total, both in zip(at, ends, strict=True)]
+        both = (OURS, other)
+        return [Pair(f"rho {rho:g}", *(private.of("final", method=m, total=rho) for m in both)) for rho in at]
 
     def compared(other: Method, words: str, text: str = "", at: Sequence[float] = totals) -> Claim:
         said = f"{problem.place}: {text}" if text else ""
         return judged(f"zCDP-NFL is below {words}", pairs(other, at), below(), unit=" dB", text=said, seen_in="privacy")
 
     def gains(other: Method) -> str:
-        found = ((pair.interval.mean, total) for pair, total in zip(pairs(other, totals), totals, strict=True))
-        return ", ".join(f"{gain:+.1f} ({total:g})" for gain, total in found)
+        found = zip(pairs(other, totals), totals, strict=True)
+        return ", ".join(f"{pair.interval.mean:+.1f} ({total:g})" for pair, total in found)
 
     def alike(at: Sequence[float]) -> Claim:
         text = "the ADMM-based algorithm significantly outperforms the subgradient-based one"
@@ -120,8 +121,6 @@ def judge(name: Name, results: Results) -> Judgement:
 
 
 def _rate(results: Results, totals: Sequence[float]) -> Claim:
-    """Theorem IV is about averaged iterates."""
-
     def slope(total: float) -> Any:
         rounds = results.of("averaged", method=OURS, total=total)
         later = rounds >= FITTED_FROM * rounds[-1]
@@ -144,15 +143,13 @@ def _limit(results: Results) -> Claim:
 
 
 def _figures(problem: ns.Problem, results: Results, private: Results, totals: Sequence[float]) -> list[Figure]:
-    ends, y = (totals[0], totals[-1]), "normalised error (sum over the nodes)"
+    ends = (totals[0], totals[-1])
+    of_method: dict[str, Any] = {"lines": "method", "y": "normalised error (sum over the nodes)", "log_y": True}
 
     def label(row: Row) -> str | None:
         total = row.factors["total"]
         noise = f"total rho {total:g}" if np.isfinite(float(total)) else "no noise, no clip, eta_n = 8 / n"
         return noise if "excess" in row.measures else None
-
-    def at_ends(row: Row) -> str | None:
-        return f"total rho {row.factors['total']:g}" if row.factors["total"] in ends else None
 
     by_total = f"total rho (epsilon {tight(ends[0], DELTA):.3g} to {tight(ends[1], DELTA):.3g})"
     over, after = f"Normalised error, {problem.title}", f"Privacy and accuracy after {ROUNDS} rounds, {problem.title}"
@@ -163,7 +160,7 @@ def _figures(problem: ns.Problem, results: Results, private: Results, totals: Se
     both: dict[str, Any] = {"x": "total", "x_label": by_total, "y": "normalised error (dB)", "log_x": True}
     logs: dict[str, Any] = {"at": "averaged", "y": "f(averaged w_k) - f(w_c)", "log_x": True, "log_y": True}
     return [
-        curves(private, "rounds", over, left, "error", lines="method", panels=at_ends, y=y, log_y=True),
+        curves(private.where(total=ends), "rounds", over, left, "error", panels="total rho {total:g}", **of_method),
         dots(private, "privacy", after, right, "final", lines="method", **both),
         curves(results, "averages", averaged, theorem, "excess", lines=label, **logs),
     ]

@@ -101,7 +101,6 @@ def accuracy(models: Floats, test: dola.Samples) -> Floats:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Floats]:
-    """Run one cell and test the models."""
     cell, seeds, first = task
     training, test = load(WIDEST).split(Representation(cell.columns, cell.keep or None))
     if cell.way == "release":

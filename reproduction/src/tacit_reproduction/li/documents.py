@@ -13,9 +13,7 @@ from tacit_reproduction.li.dola import Samples
 ROUNDED_DOWN = 1 - 1e-6  # single precision must not lift a norm above 1: sensitivities count on it
 
 
-class Representation(NamedTuple):
-    """Representation of documents as rows."""
-
+class Representation(NamedTuple):  # representation of documents as rows
     columns: int
     keep: int | None = None  # only the largest coordinates of each row; None: all of them
 
@@ -25,9 +23,7 @@ class Representation(NamedTuple):
         return 1.0 if self.keep is not None else math.sqrt(2 * self.columns / math.pi)
 
 
-class Documents(NamedTuple):
-    """Documents reduced to the widest representation, training part first."""
-
+class Documents(NamedTuple):  # documents reduced to the widest representation, training part first
     x: NDArray[np.float32]
     y: NDArray[np.float32]
     training: int

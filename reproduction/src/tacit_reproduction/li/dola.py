@@ -36,9 +36,7 @@ JUDGED = {"own": "at w, before noise", "mixture": "at b, the mixture", "average"
 MIXING = {"pairs": "random pairs", "all": "all nodes average"}
 
 
-class Samples(NamedTuple):
-    """Rows of length 1 at most with labels -1 and +1."""
-
+class Samples(NamedTuple):  # rows of length 1 at most with labels -1 and +1
     x: NDArray[np.float32]
     y: NDArray[np.float32]
 

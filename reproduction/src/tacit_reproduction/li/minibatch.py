@@ -22,9 +22,7 @@ EXAMPLES, DOCUMENTS = (20_000, 4_000), (10_000, 2_000)  # of the full and of the
 NEARLY = 2.0  # variances are nearly identical if their ratio is below this; the text has no number
 
 
-class Setting(NamedTuple):
-    """What the text leaves open."""
-
+class Setting(NamedTuple):  # what the text leaves open
     l2: float
     epsilon: float
     judged: str
@@ -47,9 +45,7 @@ def _stream(data: str, batch: int, quick: bool, seed: int) -> Stream:
     return dola.dealt(dola.Samples(samples.x[rows], samples.y[rows]), NODES, batch, seed, data)
 
 
-class Task(NamedTuple):
-    """All levels of noise on the same streams: their comparators are solved for once."""
-
+class Task(NamedTuple):  # all levels of noise on the same streams: their comparators are solved for once
     data: str
     batch: int
     l2: float
@@ -107,7 +103,6 @@ def _ratio(results: Results, data: str, batch: int, setting: Setting) -> Interva
 
 
 def claims_at(results: Results, setting: Setting) -> list[Claim]:
-    """Return the claims of figure 2 in one setting: noise raises the variance, batches reduce it, nearly to nothing."""
     here = results.where(**setting._asdict())
     data = here.levels("data")
     raised, nearly = ([(d, _ratio(results, d, h, setting)) for d in data] for h in (1, 5))

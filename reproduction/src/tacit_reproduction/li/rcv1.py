@@ -20,7 +20,6 @@ def _printed(results: Results, epsilon: float, nodes: int, l2: float = MAIN) -> 
 
 
 def fewer_nodes(results: Results, l2: float) -> list[Claim]:
-    """Return the claims on the number of nodes, without noise: the order, and half of the text's fall."""
     values = [(dola.in_words(nodes), _printed(results, dola.NOISELESS, nodes, l2)) for nodes in reversed(NODES)]
     fall = TABLE_1[dola.NOISELESS, 1] - TABLE_1[dola.NOISELESS, 64]
     words = {"unit": " %", "text": "Table 1: 65.72, 74.64, 82.51 % with 64, 4 and 1 nodes", "seen_in": "nodes"}
@@ -32,7 +31,6 @@ def fewer_nodes(results: Results, l2: float) -> list[Claim]:
 
 
 def free(results: Results, l2: float) -> Claim:
-    """Return the claim that little noise costs nothing."""
     pairs = [
         Pair(dola.in_words(n), _printed(results, 1.0, n, l2), _printed(results, dola.NOISELESS, n, l2)) for n in NODES
     ]

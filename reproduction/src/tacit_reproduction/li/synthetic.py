@@ -13,9 +13,7 @@ MANY, MIDDLE, STRONG = 64, 0.1, 0.01  # figure 1 (a) is of 64 nodes, figure 1 (c
 EXAMPLES, POINTS = (100_000, 10_000), (6, 3)  # of the full and of the quick form
 
 
-class Setting(NamedTuple):
-    """What the text leaves open."""
-
+class Setting(NamedTuple):  # what the text leaves open
     l2: float
     mixing: str
     judged: str
@@ -30,16 +28,13 @@ MAIN = Setting(1.0, "pairs", "own")
 WITH_PENALTY, PENALISED = Setting(0.1, "pairs", "mixture"), ("penalised", "penalised_idle")
 
 
-class Task(NamedTuple):
-    """Everything with so many nodes and one lambda."""
-
+class Task(NamedTuple):  # everything with so many nodes and one lambda
     nodes: int
     l2: float
     quick: bool
 
 
 def tasks(quick: bool) -> list[Task]:
-    """Return all programs, few nodes first: these have the most rounds."""
     return [Task(nodes, l2, quick) for nodes in NODES for l2 in dola.LAMBDAS]
 
 
@@ -72,7 +67,6 @@ def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure:
 
 
 def claims_at(results: Results, setting: Setting) -> dict[str, Claim]:
-    """Return the claims of figure 1 in one setting."""
     levels = [(dola.level(epsilon), _of(results, setting, MANY, epsilon)) for epsilon in EPSILONS]
     nodes = [(dola.in_words(n), _of(results, setting, n, MIDDLE)) for n in NODES]
     learnt = Pair("DOLA against the zero model", levels[-1][1], _of(results, setting, MANY, STRONG, "idle"))

@@ -75,7 +75,6 @@ PLACES = {
 
 
 def measure(full: Design, quick: Design, team: Crew, is_quick: bool, first: int) -> Results:
-    """Run every method on every network once."""
     design = quick if is_quick else full
     runs = sorted({each[1:] for each in wanted(design)}, key=lambda each: (-each[1].nodes * each[1].neighbours, each))
     found = dict(zip(runs, team("running", run, [Task(design, *each, first) for each in runs]), strict=True))
@@ -89,7 +88,6 @@ def measure(full: Design, quick: Design, team: Crew, is_quick: bool, first: int)
 
 
 def judge(design: Design, results: Results) -> Judgement:
-    """Return claims, headlines and figures; `design` names the text's places and the readings of its degrees."""
     main, places = results.where(sweep="main"), PLACES[design.data]
 
     def average(method: str, fraction: float) -> Floats:

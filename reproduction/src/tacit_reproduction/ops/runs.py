@@ -36,17 +36,13 @@ METHODS: Mapping[str, Callable[..., Algorithm]] = {
 TUNING_OFFSET = 500  # from the first seed of a run to the first of those on which its steps are chosen
 
 
-class Network(NamedTuple):
-    """Random and strongly connected."""
-
+class Network(NamedTuple):  # random and strongly connected
     nodes: int
     neighbours: int
     exact: bool = False  # whether every node has so many neighbours; else their number is uniform from 1 on
 
 
-class Design(NamedTuple):
-    """The extent of a study."""
-
+class Design(NamedTuple):  # the extent of a study
     data: str
     main: Network
     sizes: tuple[int, ...]
@@ -60,9 +56,7 @@ class Design(NamedTuple):
     shared: bool = False  # whether the step chosen at the first fraction serves at the others too
 
 
-class Task(NamedTuple):
-    """One method on one network, at all fractions."""
-
+class Task(NamedTuple):  # one method on one network, at all fractions
     design: Design
     method: str
     network: Network
@@ -76,7 +70,6 @@ class Task(NamedTuple):
 
 @functools.cache
 def load(name: str) -> Dataset:
-    """Load a data set, its columns standardised."""
     return LOADERS[name]().standardised()
 
 
@@ -112,7 +105,6 @@ def losses(task: Task, fraction: float, step: float, first: int, seeds: int) -> 
 
 
 def run(task: Task) -> dict[float, dict[str, Floats]]:
-    """Return the measures at every fraction, each with the best step of the grid."""
     design, rounds, found = task.design, np.arange(1, task.rounds + 1), {}
 
     @functools.cache

@@ -20,9 +20,7 @@ POINTS, PLACE = 50, "figure 4.5"
 UNTOUCHED = 0.1  # percentage points that a grid may cost
 
 
-class Cell(NamedTuple):
-    """One scheme of noise."""
-
+class Cell(NamedTuple):  # one scheme of noise
     noise: str
     rounds: int
 
@@ -42,7 +40,6 @@ def shared_out(samples: Samples, rounds: int, seed: int) -> Draws:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run ATC under one scheme; guessing has an error of 50."""
     cell, seeds, first = task
     samples = load()
     run = finished_run(

@@ -30,9 +30,7 @@ CLOSE, FAR, UNTOUCHED = 1.0, 3.0, 0.1  # dB: "close" and "significantly higher",
 FIGURE = "figure 4.4"
 
 
-class Task(NamedTuple):
-    """One program; places stand side by side."""
-
+class Task(NamedTuple):  # one program; places stand side by side
     method: str
     noise: str
     batch: int = 1
@@ -47,13 +45,11 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def data(covariance: str, seed: int) -> LinearRegression:
-    """Draw the data of (4.62): one covariance for all agents, noise of each agent's own variance."""
     sizes: dict[str, Any] = {"feature_variance": COVARIANCES[covariance], "noise_variance": DATA_NOISE}
     return linear_regression(AGENTS, SAMPLES, DIMENSIONS, seed, common_features=True, **sizes)
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one program: the first place with all seeds, then the second, and so on."""
     task, seeds, first = given
     places = [(*place, seed) for place in task.places for seed in range(first, first + seeds)]
     drawn = [data(covariance, seed) for covariance, _, seed in places]
@@ -87,7 +83,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
 
 def pairs(here: Results, measure: str, *links: tuple[str, str]) -> list[Pair]:
-    """Compare two schemes or more, for all methods that were run."""
     return [
         Pair(f"{method}, {WORDS[one]} over {WORDS[other]}", *(found.of(measure, noise=noise) for noise in (one, other)))
         for method in here.where(noise="homomorphic").levels("method")

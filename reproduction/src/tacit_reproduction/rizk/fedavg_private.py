@@ -26,9 +26,7 @@ WORDS = {"none": "no noise", "models": "noise on models", "updates": "noise on u
 NOISY, SLOPE_SPARE = ("models", "updates"), 0.1
 
 
-class Task(NamedTuple):
-    """One kind of noise, at steps and variances one after the other."""
-
+class Task(NamedTuple):  # one kind of noise, at steps and variances one after the other
     noise: str
     steps: tuple[float, ...]
     variances: tuple[float, ...]

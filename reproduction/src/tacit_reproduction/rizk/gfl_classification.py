@@ -21,9 +21,7 @@ LOSS = objectives.logistic(l2=2 * RHO)  # the text's penalty is rho ||w||^2
 RECORD_EVERY, LAST = 5, 10  # Servers' own errors are averaged over the last of the recorded rounds
 
 
-class Cell(NamedTuple):
-    """One scheme of noise."""
-
+class Cell(NamedTuple):  # one scheme of noise
     noise: str
     rounds: int
 

@@ -47,7 +47,6 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def data(covariance: str, seed: int) -> LinearRegression:
-    """Draw the data of one seed: every client has its own covariance and noise."""
     return linear_regression(SERVERS * CLIENTS, SAMPLES, DIMENSIONS, seed, feature_variance=COVARIANCES[covariance])
 
 
@@ -91,7 +90,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
 
 def tracked(here: Results, where: str) -> list[Claim]:
-    """Judge figure 3.2."""
     none, homomorphic, random = (here.of("settled", noise=noise) for noise in NOISES)
     near = f"Centroid MSD under graph-homomorphic noise is within {CLOSE:g} dB of that without noise: {where}"
     far = f"Centroid MSD under random noise is at least {FAR:g} dB above that without and under homomorphic: {where}"
@@ -102,14 +100,12 @@ def tracked(here: Results, where: str) -> list[Claim]:
 
 
 def own(here: Results, where: str) -> list[Claim]:
-    """Judge figure 3.3 (b)."""
     claim = f"Mean individual MSD is lower under graph-homomorphic than under random noise: {where}"
     pair, said = Pair("", *(here.of("individual", noise=noise) for noise in NOISES[1:])), "figure 3.3 (b): better"
     return [in_decibels(claim, pair, below(), said, "individual")]
 
 
 def of_sweeps(swept: Results) -> list[Claim]:
-    """Judge figures 3.3 and 3.4."""
     steps = sorted(swept.where(variance=VARIANCE).levels("step"))
     variances = sorted(swept.where(step=STEP).levels("variance"))
 

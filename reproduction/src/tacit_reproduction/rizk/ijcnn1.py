@@ -21,9 +21,7 @@ DATA_NOISE = 0.5
 """An agent's features get Gaussian noise of its own standard deviation, uniform from 0 to this; columns have 1."""
 
 
-class Samples(NamedTuple):
-    """Rows, the last column of which is a constant."""
-
+class Samples(NamedTuple):  # rows, the last column of which is a constant
     x: NDArray[np.float32]
     y: NDArray[np.float32]
     test_x: NDArray[np.float32]

@@ -32,9 +32,7 @@ TEXT, NEAR = {"uniform": 22.45, "optimal": 18.46}, 1.0  # test errors of the tex
 LOSS = objectives.logistic(l2=2 * RIDGE)  # l2 / 2 ||w||^2 is the text's rho ||w||^2
 
 
-class Star(NamedTuple):
-    """One repeat: a server's clients."""
-
+class Star(NamedTuple):  # one repeat: a server's clients
     data: Batch  # (clients, places, ...), as many clients and places in all repeats
     sizes: NDArray[np.int64]  # (clients,) places that are taken
     best: Floats  # w^o
@@ -82,9 +80,7 @@ def around_servers(
     return outcome.recorded_rounds, outcome.recorded["measure"][0].T
 
 
-class Task(NamedTuple):
-    """One rule."""
-
+class Task(NamedTuple):  # one rule
     rule: str
     rounds: int
 

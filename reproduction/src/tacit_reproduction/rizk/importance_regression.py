@@ -30,9 +30,7 @@ TEXT_GAIN, NEAR, AS_GOOD, EARLY = 13.1, 1.0, 0.5, 60
 BEYOND_MEASURE = 1e6  # A model has diverged once its MSD is so many times the first one's
 
 
-class Task(NamedTuple):
-    """One program."""
-
+class Task(NamedTuple):  # one program
     rule: str
     problems: tuple[tuple[str, float], ...]  # Data, and factors on all noise v_k, the text's way to a larger xi
     quick: bool
@@ -70,7 +68,6 @@ def data_of(name: str, loud: float, clients: int, samples: int, seed: int) -> Li
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one rule on all its problems and seeds at once."""
     task, seeds, first = given
     clients, samples, rounds, steady = EXTENTS[task.quick]
     drawn = [data_of(*problem, clients, samples, first + s) for problem in task.problems for s in range(seeds)]
@@ -97,7 +94,6 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
 
 def leads(here: Results, rule: str, other: str = "uniform", measure: str = "settled") -> list[Pair]:
-    """Compare two rules on narrow and on wide data: the first minus the second."""
     both = (rule, other)
     return [Pair(f"{rule}, {data}", *(here.of(measure, rule=name, data=data) for name in both)) for data in ENDS]
 

@@ -60,10 +60,8 @@ def deviations(models: Any, best: Floats) -> tuple[Floats, Floats]:
 
 
 def climb(name: str, of: Callable[[float], Floats], levels: Sequence[float]) -> list[Pair]:
-    """Compare each level with the one before."""
     return [Pair(f"{name} {high:g} over {low:g}", of(high), of(low)) for low, high in pairwise(levels)]
 
 
 def in_decibels(claim: str, pairs: Sequence[Pair] | Pair, rule: Rule, text: str = "", seen_in: str = "") -> Claim:
-    """Return `judged` in dB."""
     return judged(claim, pairs, rule, unit=" dB", text=text, seen_in=seen_in)
