@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.algorithms.mirror._observations import Dual
-from tacit.core.contract import Algorithm, Array, Mechanism, Params
+from tacit.core.contract import Algorithm, Mechanism
 from tacit.graphs import random_digraph
 from tacit.metrics import best_fixed_within
 from tacit.objectives import Constraint, entropy, from_loss
 from tacit.privacy import laplace, unprotected
 from tacit.streams import Stream, from_function
 from tacit_reproduction.study import finished_run
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, judged
 
 AGENTS, LINKS, GOODS = 16, 4, 5  # everybody sends to 1 to 4 others, who need not send back
@@ -47,16 +47,8 @@ class Offer(NamedTuple):  # gains and prices of all goods, per unit: one record
     price: Any
 
 
-def _minus_gain(params: Params, offer: Any) -> Array:
-    return -jnp.dot(params, offer.gain)
-
-
-def _spent(params: Params, offer: Any) -> Array:
-    return jnp.dot(params, offer.price) - PURSE
-
-
-OBJECTIVE = from_loss(_minus_gain, jnp.zeros(GOODS), "gain")
-BUDGET = Constraint("budget", _spent)
+OBJECTIVE = from_loss(lambda params, offer: -jnp.dot(params, offer.gain), jnp.zeros(GOODS), "gain")
+BUDGET = Constraint("budget", lambda params, offer: jnp.dot(params, offer.price) - PURSE)
 
 
 @functools.lru_cache(maxsize=24)
@@ -117,25 +109,17 @@ def run(task: tuple[Cell, int, int], method: Callable[[Cell, int], Algorithm], a
 
 def _best(data: Stream, horizons: Sequence[int], window: int) -> list[float]:
     """Return the total loss of the best point of the simplex that keeps all such windows, at each horizon."""
-    starts = range(0, horizons[-1], 5000)
-    found = best_fixed_within(
-        OBJECTIVE,
-        lambda: (data.chunk(start, min(start + 5000, horizons[-1])) for start in starts),
-        data.batch_spec(),
-        horizons,
-        within=entropy().within,
-        constraints=[BUDGET],
-        window=window,
-    )
+    last, within = horizons[-1], {"within": entropy().within, "constraints": [BUDGET], "window": window}
+    chunks = lambda: (data.chunk(at, min(at + 5000, last)) for at in range(0, last, 5000))  # noqa: E731
+    found = best_fixed_within(OBJECTIVE, chunks, data.batch_spec(), horizons, **within)  # type: ignore[arg-type]
     return [point.total_loss for point in found]
 
 
 def words(row: Row) -> str:
     """Return what a run is called in figures."""
-    factors = row.factors
-    noise = f"eps = {factors['epsilon']:g}" if factors["epsilon"] != math.inf else "no noise"
-    released = ", dual released" if factors["dual"] == "released" else ""
-    return "without the budget" if factors["kind"] == "free" else noise + released
+    epsilon, released = row.factors["epsilon"], ", dual released" * (row.factors["dual"] == "released")
+    noise = f"eps = {epsilon:g}" if epsilon != math.inf else "no noise"
+    return "without the budget" if row.factors["kind"] == "free" else noise + released
 
 
 def with_regret(results: Results, window: int) -> Results:
@@ -148,8 +132,6 @@ def with_regret(results: Results, window: int) -> Results:
 def rising(claim: str, steps: Sequence[Results], measure: str, **said: str) -> Claim:
     """At the longest horizon a measure rises from each run to the next; `said` as for `judged`."""
 
-    def average(run: Results) -> Floats:
-        return np.asarray(run.of(measure)[:, -1] / run.of("rounds")[-1])
-
-    pairs = [Pair(f"step {k}", average(low), average(high)) for k, (low, high) in enumerate(pairwise(steps), start=1)]
+    averages = [run.of(measure)[:, -1] / run.of("rounds")[-1] for run in steps]
+    pairs = [Pair(f"step {k}", *both) for k, both in enumerate(pairwise(averages), start=1)]
     return judged(claim, pairs, below(), note="Per agent and round at the longest horizon", **said)

@@ -34,19 +34,16 @@ def constants() -> SaddleConstants:
 
 
 def cells(quick: bool) -> list[Cell]:
-    epsilons = (math.inf, EPSILON) if quick else (math.inf, EPSILON, 0.3, 0.1)
     best = [Cell(quick, "best", window=window) for window in (SEASON, 1)]
-    return [*best, *(Cell(quick, "kept", e) for e in epsilons), Cell(quick, "kept", RELEASED, "released"),
-            Cell(quick, "free")]  # fmt: skip
+    kept = [Cell(quick, "kept", e) for e in ((math.inf, EPSILON) if quick else (math.inf, EPSILON, 0.3, 0.1))]
+    return [*best, *kept, Cell(quick, "kept", RELEASED, "released"), Cell(quick, "free")]
 
 
 def method(cell: Cell, rounds: int) -> Algorithm:
-    step, damping = constants()
+    (step, damping), given = constants(), (cell.mechanism(), entropy())
     if cell.kind == "free":
-        return algorithms.mirror_descent(OBJECTIVE, step, cell.mechanism(), entropy())
-    return algorithms.constrained_mirror_descent(
-        OBJECTIVE, BUDGET, step, damping, cell.mechanism(), entropy(), cell.dual
-    )
+        return algorithms.mirror_descent(OBJECTIVE, step, *given)
+    return algorithms.constrained_mirror_descent(OBJECTIVE, BUDGET, step, damping, *given, cell.dual)
 
 
 def judge(results: Results) -> Judgement:
@@ -55,8 +52,8 @@ def judge(results: Results) -> Judgement:
     private, released = (by_season.where(kind="kept", dual=dual) for dual in ("private", "released"))
 
     def grows(claim: str, runs: Results, measure: str, **said: str) -> Claim:
-        found = {name: runs.of(measure, kind="kept", dual="private", epsilon=e)
-                 for name, e in (("no noise", math.inf), ("eps = 1", EPSILON))}  # fmt: skip
+        noises, kept = {"no noise": math.inf, "eps = 1": EPSILON}, runs.where(kind="kept", dual="private")
+        found = {name: kept.of(measure, epsilon=e) for name, e in noises.items()}
         return sublinear(f"{claim} grows more slowly than T", rounds, found, **said)
 
     regret = grows("Regret against points that keep every round", by_round, "regret", seen_in="regret",

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit import objectives
 from tacit.algorithms import dynamic_mirror_descent
-from tacit.graphs import Graph, OptOut, random_digraph
+from tacit.graphs import OptOut, random_digraph
 from tacit.objectives import MirrorMap
 from tacit.streams import Batch, Stream, from_function
 from tacit_reproduction.dissertation.growth import jackknife
@@ -94,14 +94,11 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     places = [(speed, seed) for speed in SPEEDS for seed in range(first, first + seeds)]
     streams = [drifting(geometry, speed, cell.rounds, seed) for speed, seed in places]
 
-    def network(repeat: int) -> Graph:
-        graph = random_digraph(CLIENTS, LINKS, places[repeat - first][1])
-        return graph.with_dynamics(OptOut(cell.away)) if cell.away else graph
-
+    graphs = [random_digraph(CLIENTS, LINKS, seed) for _, seed in places]
     step = geometry.step / cell.rounds**0.5
     run = finished_run(
         dynamic_mirror_descent(objectives.squared(), step, mirror=geometry.mirror, window=WINDOW),
-        network,
+        lambda repeat: graphs[repeat - first].with_dynamics(OptOut(cell.away)) if cell.away else graphs[repeat - first],
         lambda repeat: streams[repeat - first],
         rounds=cell.rounds,
         repeats=len(places),
@@ -111,14 +108,10 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     paths = [target(geometry, speed, cell.rounds, seed) for speed, seed in places]
     best = np.array([loss(*each) for each in zip(streams, paths, strict=True)])
     begun = np.full((cell.rounds, DIMENSIONS), geometry.centre)
-    regret, idle, length = (
-        np.asarray(values).reshape(len(SPEEDS), seeds).T  # (seeds, speeds)
-        for values in (
-            np.float64(run.per_round["loss"]).sum(axis=1) - best,
-            [loss(stream, begun) for stream in streams] - best,
-            [np.linalg.norm(np.diff(path, axis=0), axis=1).sum() for path in paths],
-        )
-    )
+    lost = np.float64(run.per_round["loss"]).sum(axis=1) - best
+    never = [loss(stream, begun) for stream in streams] - best
+    lengths = [np.linalg.norm(np.diff(path, axis=0), axis=1).sum() for path in paths]
+    regret, idle, length = (np.reshape(each, (len(SPEEDS), seeds)).T for each in (lost, never, lengths))
     ratio = regret / (math.sqrt(cell.rounds) * (1 + length))
     moving = {"moving": regret[:, 1:], "path": length.mean(axis=0)[1:]}  # who stands still has no logarithm
     return {"regret": regret, "idle": idle, "length": length, "ratio": ratio, "speeds": SPEEDS, **moving}
@@ -183,11 +176,8 @@ def judge(results: Results) -> Judgement:
             seen_in="path",
         )
     ]
-    axes: dict[str, Any] = {
-        "panels": "geometry",
-        "log_y": True,
-        "words": {0.0: "everybody present", MOST_AWAY: f"{MOST_AWAY:.0%} away"},
-    }
+    words = {0.0: "everybody present", MOST_AWAY: f"{MOST_AWAY:.0%} away"}
+    axes: dict[str, Any] = {"panels": "geometry", "log_y": True, "words": words}
     figures = [
         curves(last, "path", "Dynamic regret and path length", "Longest horizon. The text has a bound only.",
                "moving", lines="away", at="path", x="path length A_T", y="dynamic regret", log_x=True, **axes),

@@ -40,15 +40,14 @@ def judge(results: Results) -> Judgement:
     order = "Theorem 1 of chapter 4, (4.17): O(K T / (V eps) + sqrt T)"
 
     def both(rows: list[Row]) -> list[Claim]:
-        said = {
-            "regret": f"Regret against points that keep every {SEASON} rounds grows more slowly than T",
-            "overspent": "Spending beyond the budget grows more slowly than T",
-        }
-        bounds = {"regret": f"{order}; figure 4.1 draws it", "overspent": "(4.17): O(sqrt(V T)), here slope 0.75"}
+        rounds, asked = rows[0].measures["rounds"], (
+            ("regret", f"Regret against points that keep every {SEASON} rounds", f"{order}; figure 4.1 draws it"),
+            ("overspent", "Spending beyond the budget", "(4.17): O(sqrt(V T)), here slope 0.75"),
+        )  # fmt: skip
         return [
-            sublinear(claim, rows[0].measures["rounds"], {words(row): row.measures[measure] for row in rows},
-                      text=bounds[measure], seen_in=measure)
-            for measure, claim in said.items()
+            sublinear(f"{what} grows more slowly than T", rounds, {words(row): row.measures[measure] for row in rows},
+                      text=bound, seen_in=measure)
+            for measure, what, bound in asked
         ]  # fmt: skip
 
     claims = both([row for row in main.rows if row.factors["epsilon"] in (math.inf, EPSILON)])

@@ -86,8 +86,8 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     objective = objectives.cnn(**design.network)
     stream = functools.cache(functools.partial(client_stream, images, design.batch))
     noise = mechanism(cell, design.batch, int(np.max(stream(first).data_size)))
-    method = algorithms.dynamic_mirror_descent if cell.method == "proposed" else algorithms.fedavg
-    algorithm = method(objective, design.step, noise)
+    constructor = algorithms.dynamic_mirror_descent if cell.method == "proposed" else algorithms.fedavg
+    algorithm = constructor(objective, design.step, noise)
     if cell.method.startswith("cited"):
         algorithm = parts.with_momentum(algorithm, design.step, MOMENTUM)
     judge = parts.accuracies(objective, images.test_x[: design.test_images], images.test_y[: design.test_images])
@@ -103,14 +103,11 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     )
     found = run.recorded["accuracy"]  # (seeds, points and the step after them, of the models and of their mean)
     measures = {
-        "curve": found[:, :-1, 0],
-        "rounds": np.asarray(run.recorded_rounds[:-1]) / cell.local,
-        "own": found[:, -1, 0],
-        "mixed": found[:, -2, 0],
-        "mean": found[:, -2, 1],
+        "curve": found[:, :-1, 0], "rounds": np.asarray(run.recorded_rounds[:-1]) / cell.local,
+        "own": found[:, -1, 0], "mixed": found[:, -2, 0], "mean": found[:, -2, 1],
         "parameters": sum(leaf[0, 0].size for leaf in jax.tree.leaves(run.models)),
         "reads": stream(first).reads(cell.steps).max(),
-    }
+    }  # fmt: skip
     if cell.method == "proposed" and math.isfinite(cell.epsilon):
         read = (stream(seed).chunk(0, 1) for seed in range(first, first + seeds))
         batches = [jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), chunk) for chunk in read]

@@ -49,17 +49,16 @@ def client_stream(images: Images, batch: int, seed: int) -> Stream:
 
     A pass is a whole number of batches, so that data repeat after one and can be kept on the device.
     """
-    rng = np.random.default_rng([seed, CLIENTS])
-    kept = [np.sort(rng.permutation(rows)[round(VALIDATION * len(rows)) :])
-            for rows in label_shards(images.y, CLIENTS, SHARDS, seed)]  # fmt: skip
-    rng = np.random.default_rng([seed, CLIENTS, batch])
-    held = [rng.permutation(rows) for rows in kept]
+    rng, order = np.random.default_rng([seed, CLIENTS]), np.random.default_rng([seed, CLIENTS, batch])
+    shards = label_shards(images.y, CLIENTS, SHARDS, seed)
+    kept = [np.sort(rng.permutation(rows)[round(VALIDATION * len(rows)) :]) for rows in shards]
+    held = [order.permutation(rows) for rows in kept]
     passes = min(len(rows) for rows in held) // batch
     # (rounds, clients, batch): who reads which images when.
-    order = np.stack([rows[: passes * batch].reshape(passes, batch) for rows in held], axis=1)
+    reads = np.stack([rows[: passes * batch].reshape(passes, batch) for rows in held], axis=1)
 
     def chunk(start: int, stop: int) -> Batch:
-        now = order[np.arange(start, stop) % passes]
+        now = reads[np.arange(start, stop) % passes]
         return Batch(images.x[now], images.y[now])
 
     return from_function(chunk, agents=CLIENTS, period=passes, data_size=passes * batch, name="mnist")

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit import objectives
 from tacit.algorithms import inverse, mirror_descent
-from tacit.core.contract import Mechanism, Noise, Tree
+from tacit.core.contract import Mechanism
 from tacit.graphs import from_matrix
 from tacit.privacy import bounded_laplace, unprotected
 from tacit.streams import Batch, Stream, from_function
@@ -62,12 +62,8 @@ def mechanism(noise: str) -> Mechanism:
     if noise == "none":
         return unprotected
     made = bounded_laplace(EPSILON, ROUNDS)
-    return made if noise == "scaled" else made._replace(finish=_normalised)
-
-
-def _normalised(noisy: Tree, noise: Noise) -> Tree:
-    """Step 12 alone."""
-    return noisy / jnp.linalg.norm(noisy)
+    step_12: Any = lambda noisy, noise: noisy / jnp.linalg.norm(noisy)  # noqa: E731
+    return made if noise == "scaled" else made._replace(finish=step_12)
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
@@ -89,10 +85,9 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     regret, spent = run.regret(POINTS), run.privacy.summary()
     return {
         "models": np.concatenate([begun, run.recorded["models"]], axis=1),
-        "regret": regret.per_agent_round,
-        "rounds": regret.rounds,
+        "regret": regret.per_agent_round, "rounds": regret.rounds,
         "booked": [spent["epsilon"], spent["delta"]] if cell.noise != "none" else [],
-    }
+    }  # fmt: skip
 
 
 def apart(models: Floats) -> Floats:

@@ -1,10 +1,11 @@
 """Studies `ops-occupancy` and `ops-susy`: online push-sum and its baselines (OPS paper, sec. 5 and appendix B)."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from tacit_reproduction.figures import Figure, curves
+from tacit_reproduction.figures import Figure, Label, curves
 from tacit_reproduction.ops.runs import FRACTIONS, METHODS, Design, Network, Task, load, run
 from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
@@ -140,10 +141,10 @@ def judge(design: Design, results: Results) -> Judgement:
 def _sizes(results: Results) -> list[Pair]:
     """Return the largest network's loss beside the smallest's, in units of that."""
     pairs = []
-    for fraction in FRACTIONS:
+    for fraction, words in PERCENT.items():
         found = results.where(sweep="size", fraction=fraction)
         small, large = (found.of("average", nodes=pick(found.levels("nodes"))) for pick in (min, max))
-        pairs.append(Pair(PERCENT[fraction], large / small.mean(), small / small.mean()))
+        pairs.append(Pair(words, large / small.mean(), small / small.mean()))
     return pairs
 
 
@@ -163,19 +164,17 @@ def _figures(results: Results, design: Design) -> list[Figure]:
         degree = design.degrees[int(row.factors["neighbours"]), bool(row.factors["exact"])]
         return f"{PERCENT[float(row.factors['fraction'])]}, {degree}"
 
-    baselines = Results(row for row in results.where(sweep="main").rows if row.factors["method"] != "Local OGD")
-    alone = Results(row for row in results.where(sweep="main").rows if row.factors["method"] in ("OPS", "Local OGD"))
-    drawn = (
-        ("main", "OPS and the baselines", baselines, "method", "fraction"),
-        ("size", "OPS by number of nodes", results.where(sweep="size"), "nodes", by_degree),
-        ("density", "OPS by largest number of neighbours", results.where(sweep="density"), "neighbours", "fraction"),
-        ("local", "OPS and learning alone", alone, "method", "fraction"),
-    )
-    y, places = "average loss up to the round", PLACES[design.data]
+    def drawn(name: str, title: str, lines: str, panels: Label, **factors: Any) -> Figure:
+        rows, said = results.where(**factors), PLACES[design.data].get(name, "figure 6, which is of SUSY")
+        look: dict[str, Any] = {"lines": lines, "panels": panels, "y": "average loss up to the round", "words": PERCENT}
+        return curves(rows, name, title, f"Drawn like {said}.", "running", **look)
+
+    baselines = tuple(method for method in METHODS if method != "Local OGD")
     return [
-        curves(rows, name, title, f"Drawn like {place}.", "running", lines=lines, panels=panels, y=y, words=PERCENT)
-        for name, title, rows, lines, panels in drawn
-        for place in [places.get(name, "figure 6, which is of SUSY")]
+        drawn("main", "OPS and the baselines", "method", "fraction", sweep="main", method=baselines),
+        drawn("size", "OPS by number of nodes", "nodes", by_degree, sweep="size"),
+        drawn("density", "OPS by largest number of neighbours", "neighbours", "fraction", sweep="density"),
+        drawn("local", "OPS and learning alone", "method", "fraction", sweep="main", method=("OPS", "Local OGD")),
     ]
 
 
