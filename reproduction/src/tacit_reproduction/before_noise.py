@@ -31,10 +31,6 @@ def before_noise(method: Algorithm, look: Look) -> Algorithm:
         return phase.absorb(key, state[0], inbox, view), state[1]
 
     return method._replace(
-        init={"peer": init},
-        phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
-        model=lambda state: state[1],
-        privacy=PrivacyStatement.none(),
-        diagnostics={},
-        continuation={},
-    )
+        init={"peer": init}, phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
+        model=lambda state: state[1], privacy=PrivacyStatement.none(), diagnostics={}, continuation={},
+    )  # fmt: skip

@@ -60,11 +60,9 @@ def page(summary: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(summary["versions"].items()))
     parts = [
         html("<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", title, summary["source"]),
-        *quick_form([summary]),
-        html("<p>{}.</p>", counted([summary])),
-        body(summary),
+        *quick_form([summary]), html("<p>{}.</p>", counted([summary])), body(summary),
         html("<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", made_by, facts(summary), versions),
-    ]
+    ]  # fmt: skip
     return document(title, joined(parts, "\n"), CSS, STUDY_CSS, script=SCRIPT)
 
 

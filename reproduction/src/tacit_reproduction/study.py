@@ -61,14 +61,10 @@ class Study:
             team = crew(workers, lambda done, total: log.rows(done, [], {}, rounds=total))
             results = self.measure(team, quick, SEEDS_APART * seed)
             origin = {
-                "quick": quick,
-                "seed": seed,
-                "seconds": round(time.perf_counter() - begun, 2),
-                "date": datetime.now(UTC).date().isoformat(),
-                "machine": machine(),
-                "versions": versions(),
+                "quick": quick, "seed": seed, "seconds": round(time.perf_counter() - begun, 2),
+                "date": datetime.now(UTC).date().isoformat(), "machine": machine(), "versions": versions(),
                 "made_of": {"code": code, "data": digests(looked_for(), search_path())},
-            }
+            }  # fmt: skip
             summary = self._write(results.content(), origin, out)
             log.end("done", len(results.rows))
             return summary
@@ -94,17 +90,13 @@ class Study:
         judgement = self.judge(results)
         _check(judgement)
         return {
-            "experiment": self.name,
-            "title": self.title,
-            "source": self.source,
+            "experiment": self.name, "title": self.title, "source": self.source,
             "claims": [_row(claim, judgement.headlines) for claim in judgement.claims],
             "headlines": [{**each._asdict(), "claims": list(each.claims)} for each in judgement.headlines],
-            "figures": [figure.as_json() for figure in judgement.figures],
-            "table": self._table(results),
+            "figures": [figure.as_json() for figure in judgement.figures], "table": self._table(results),
             "method": [" ".join(paragraph.split()) for paragraph in self.method.split("\n\n")],
-            "data": str(results.facts.get("data", "")),
-            **origin,
-        }
+            "data": str(results.facts.get("data", "")), **origin,
+        }  # fmt: skip
 
     def _table(self, results: Results) -> dict[str, Any]:
         rows = [row for row in results.rows if any(name in row.measures for name in self.tabled)]

@@ -58,15 +58,11 @@ class CalcofiStream(ArrivalStream):
         neighbours = rng.permutation(len(sizes))
         held = held[np.lexsort((held, np.repeat(neighbours, sizes[neighbours])))]
         super().__init__(
-            bottles.x[held],
-            bottles.y[held],
-            sizes,
-            rounds,
-            np.random.default_rng([seed, ARRIVALS]),
+            bottles.x[held], bottles.y[held], sizes, rounds, np.random.default_rng([seed, ARRIVALS]),
             name="calcofi",
             description=f"CalCOFI, {len(held):,} of {len(bottles.y):,} complete bottles ({bottles.origin}) by place in "
             f"{rounds} rounds, salinity from {', '.join(COLUMNS)}, all standardised, seed {seed}",
-        )
+        )  # fmt: skip
         what = "means and deviations over all bottles of CalCOFI, a published data set"
         self.learnt = (Learnt("scaling", what, "take rows of your own", public=True),)
 

@@ -45,20 +45,16 @@ KNOWN = {
             "occupancy/datatest.txt": "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f",
             "occupancy/datatest2.txt": "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095",
         },
-        f"{_UCI}/static/public/357/occupancy+detection.zip",
-        f"{_UCI}/dataset/357/occupancy+detection",
+        f"{_UCI}/static/public/357/occupancy+detection.zip", f"{_UCI}/dataset/357/occupancy+detection",
     ),
     "susy": Known(
         {"susy_subset.npz": "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"},
-        f"{_UCI}/ml/machine-learning-databases/00279/SUSY.csv.gz",
-        f"{_UCI}/dataset/279/susy",
+        f"{_UCI}/ml/machine-learning-databases/00279/SUSY.csv.gz", f"{_UCI}/dataset/279/susy",
         "susy_official_subset.npz",
     ),
     "rcv1": Known(
         {"rcv1_v2_subset.npz": "42fe6ebdd8206a8763f81f8d9a06c9677fa6be81c8adf01367ba3fac0de0e666"},
-        f"{_LIBSVM}/rcv1_train.binary.bz2",
-        f"{_LIBSVM}.html#rcv1.binary",
-        "rcv1_official_train.npz",
+        f"{_LIBSVM}/rcv1_train.binary.bz2", f"{_LIBSVM}.html#rcv1.binary", "rcv1_official_train.npz",
     ),
     "mnist": Known(
         {
@@ -75,16 +71,13 @@ KNOWN = {
     ),
     "organamnist": Known(
         {"organamnist.npz": "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"},
-        "https://zenodo.org/records/10519652/files/organamnist.npz",
-        "https://medmnist.com",
+        "https://zenodo.org/records/10519652/files/organamnist.npz", "https://medmnist.com",
     ),
     "calcofi": Known(
         {"calcofi_bottle_1970_2020.npz": "dca8eb9d2fa1a9491dd247bed23bfd093ed316b2bdc672cb0c5703be90f16921"},
-        _CALCOFI,
-        _CALCOFI,
-        "bottle.csv",
+        _CALCOFI, _CALCOFI, "bottle.csv",
     ),
-}
+}  # fmt: skip
 
 
 def available(name: str) -> bool:

@@ -80,15 +80,13 @@ def judge(results: Results) -> Judgement:
     )  # fmt: skip
     headlines = [
         headline(
-            "With a budget for the long run regret and violation are sublinear",
-            place="Theorem 1 of chapter 3",
+            "With a budget for the long run regret and violation are sublinear", place="Theorem 1 of chapter 3",
             text="bounds: O(V T / (eps max W_uu)) on regret, itself linear in T; O(T^(-1/4)) on the violation",
             ours=f"regret: {regret.figure}. Spending: {violation.figure}",
             why="Against points that keep every single round agents even gain: they use slack that those may not.",
-            claims=[regret, violation],
-            seen_in="spending",
+            claims=[regret, violation], seen_in="spending",
         )
-    ]
+    ]  # fmt: skip
     axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True}
     figures = [
         curves(by_season, "spending", "Spending beyond the budget", "Per agent, in sum of T rounds.",
@@ -102,12 +100,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="omd-constrained",
-    title="Private mirror descent with a budget for the long run",
-    source="Dissertation, ch. 3",
-    minutes=1,
-    measure=over(cells, functools.partial(budget.run, method=method, any_time=True), seeds=(20, 12)),
-    judge=judge,
+    name="omd-constrained", title="Private mirror descent with a budget for the long run",
+    source="Dissertation, ch. 3", minutes=1,
+    measure=over(cells, functools.partial(budget.run, method=method, any_time=True), seeds=(20, 12)), judge=judge,
     method=f"""
 {budget.DATA} Agents learn by exponentiated gradient. Step and damping are the text's,
 eta_t = sqrt(b / (t (D^2 + G^2 / alpha))) and gamma = 2 G^2 / alpha; its G bounds what steps are made of, so that eta
@@ -118,4 +113,4 @@ horizons. Multipliers are private unless said otherwise.
 
 The text runs nothing, and its regret bound is linear in T. Not run any more: a second problem (a classifier whose use
 costs), other dampings, and a budget that nobody can keep.""",
-)
+)  # fmt: skip

@@ -99,12 +99,9 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     run = finished_run(
         dynamic_mirror_descent(objectives.squared(), step, mirror=geometry.mirror, window=WINDOW),
         lambda repeat: graphs[repeat - first].with_dynamics(OptOut(cell.away)) if cell.away else graphs[repeat - first],
-        lambda repeat: streams[repeat - first],
-        rounds=cell.rounds,
-        repeats=len(places),
-        seed=first,
+        lambda repeat: streams[repeat - first], rounds=cell.rounds, repeats=len(places), seed=first,
         record_every=cell.rounds,
-    )
+    )  # fmt: skip
     paths = [target(geometry, speed, cell.rounds, seed) for speed, seed in places]
     best = np.array([loss(*each) for each in zip(streams, paths, strict=True)])
     begun = np.full((cell.rounds, DIMENSIONS), geometry.centre)
@@ -165,17 +162,14 @@ def judge(results: Results) -> Judgement:
     ours = [f"{name} {listed('regret', name)} at A_T = {listed('length', name)}" for name in GEOMETRIES]
     headlines = [
         headline(
-            "Dynamic regret follows the path length of a moving target",
-            place="(5.25)",
+            "Dynamic regret follows the path length of a moving target", place="(5.25)",
             text="a bound of order sqrt(T) (1 + A_T) for eta = c / sqrt(T); nothing was run",
             ours=f"regret per client, T = {horizons[-1]:,}: {'; '.join(ours)}",
             why="Both geometries that the text names are run. For A_T beyond sqrt(T) the bound is more than any model "
             "can lose, and its term 2 T L^2 V eta_0 (...) is linear in T unless eta_0 falls with T.",
-            claims=claims,
-            sweep={name: follows([name]) for name in GEOMETRIES},
-            seen_in="path",
+            claims=claims, sweep={name: follows([name]) for name in GEOMETRIES}, seen_in="path",
         )
-    ]
+    ]  # fmt: skip
     words = {0.0: "everybody present", MOST_AWAY: f"{MOST_AWAY:.0%} away"}
     axes: dict[str, Any] = {"panels": "geometry", "log_y": True, "words": words}
     figures = [
@@ -188,12 +182,8 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="omd-dynamic",
-    title="Mirror descent after a moving target",
-    source="Dissertation, ch. 5, bound (5.25)",
-    minutes=2,
-    measure=over(cells, run, seeds=(20, 10)),
-    judge=judge,
+    name="omd-dynamic", title="Mirror descent after a moving target", source="Dissertation, ch. 5, bound (5.25)",
+    minutes=2, measure=over(cells, run, seeds=(20, 10)), judge=judge,
     method=f"""
 {CLIENTS} clients on a random strongly connected digraph; in each round every client stays away with the given
 probability, the weights are rebuilt from who is present, and the absent keep their models. Losses of the absent count.
@@ -204,4 +194,4 @@ All settings of a seed meet the same features, noise of readings and links.
 
 Not run any more, as the bound does not ask it: clients alone, other shares of absent clients, noise of privacy, and the
 exponent with which regret grows with A_T.""",
-)
+)  # fmt: skip

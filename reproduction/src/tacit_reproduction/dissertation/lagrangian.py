@@ -69,11 +69,10 @@ def judge(results: Results) -> Judgement:
             ours=f"regret: {claims[0].figure}. Spending: {claims[1].figure}",
             why="The text leaves V open between K and T; what of that range fits every horizon is run. Its figure has "
             "K = V = 1, outside of its own condition V > K.",
-            claims=claims,
-            sweep={f"V = {knob:g} sqrt T": both(plain.where(knob=knob).rows) for knob in BOLDNESS},
+            claims=claims, sweep={f"V = {knob:g} sqrt T": both(plain.where(knob=knob).rows) for knob in BOLDNESS},
             seen_in="regret",
         )
-    ]
+    ]  # fmt: skip
     ends = Results(
         Row({**row.factors, "measure": name}, {"value": row.measures[key][:, -1] / np.max(row.measures["rounds"])})
         for row in plain.rows
@@ -91,10 +90,8 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="lagrangian-budget",
-    title="Private online Lagrangian descent with a budget for the long run",
-    source="Dissertation, ch. 4",
-    minutes=2,
+    name="lagrangian-budget", title="Private online Lagrangian descent with a budget for the long run",
+    source="Dissertation, ch. 4", minutes=2,
     measure=over(cells, functools.partial(budget.run, method=method, any_time=False), seeds=(20, 12)),
     judge=judge,
     method=f"""
@@ -107,4 +104,4 @@ rounds of the same data. The queue is private.
 V = 4, 8 and 16 sqrt T are run at all horizons; before it was 2, 8 and 32, at one of them. The text adds noise for
 grad f to V grad f, which needs V times as much; here the noise is that of what is released. Not run any more: a second
 problem, and released queues (omd-constrained has the price of a dual).""",
-)
+)  # fmt: skip

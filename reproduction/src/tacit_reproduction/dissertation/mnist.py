@@ -25,11 +25,9 @@ PRINTED = {0.1: {"proposed": 93.28, "fedavg": 91.47}, 0.5: {"proposed": 94.01, "
 """Test accuracy in per cent, by the text's epsilon."""
 MODELS = {"own": "own models after their step", "mixed": "own models after mixing", "mean": "the mean model"}
 METHODS = {
-    "proposed": "the proposed method",
-    "fedavg": "FedAvg with the same noise",
-    "cited 1": "FedAvg of the cited code, E = 1",
-    "cited 5": "FedAvg of the cited code, E = 5",
-}
+    "proposed": "the proposed method", "fedavg": "FedAvg with the same noise",
+    "cited 1": "FedAvg of the cited code, E = 1", "cited 5": "FedAvg of the cited code, E = 5",
+}  # fmt: skip
 
 
 class Design(NamedTuple):  # size of the network and of a run
@@ -92,15 +90,10 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
         algorithm = parts.with_momentum(algorithm, design.step, MOMENTUM)
     judge = parts.accuracies(objective, images.test_x[: design.test_images], images.test_y[: design.test_images])
     run = finished_run(
-        algorithm,
-        parts.network(cell.method == "proposed", cell.local, cell.steps),
-        stream,
-        rounds=cell.steps + 1,
-        repeats=seeds,
-        seed=first,
-        record={"accuracy": judge},
+        algorithm, parts.network(cell.method == "proposed", cell.local, cell.steps), stream,
+        rounds=cell.steps + 1, repeats=seeds, seed=first, record={"accuracy": judge},
         record_every=cell.steps // POINTS,
-    )
+    )  # fmt: skip
     found = run.recorded["accuracy"]  # (seeds, points and the step after them, of the models and of their mean)
     measures = {
         "curve": found[:, :-1, 0], "rounds": np.asarray(run.recorded_rounds[:-1]) / cell.local,
@@ -172,8 +165,7 @@ def judge(results: Results) -> Judgement:
             sweep={f"{MODELS[model]}, {METHODS[m]}": [beats(model, m)] for model in MODELS for m in baselines},
         ),
         headline(
-            "The epsilon of the text protects a record",
-            place="section 5.3, Theorem 1",
+            "The epsilon of the text protects a record", place="section 5.3, Theorem 1",
             text="eps-local differential privacy of the algorithm, eps = 0.1 and 0.5",
             ours=f"{kept.figure}. Test of one release: {told.figure}",
             why="The text's sensitivity is that of one component of one gradient in one round. A record moves all "
@@ -215,13 +207,8 @@ def _promise(runs: Results, epsilons: list[float]) -> tuple[Claim, Claim]:
 
 
 STUDY = Study(
-    name="omd-mnist",
-    title="Private learning of MNIST without a server",
-    source="Dissertation, sec. 5.5",
-    minutes=math.inf,
-    measure=measure,
-    judge=judge,
-    tabled=tuple(MODELS),
+    name="omd-mnist", title="Private learning of MNIST without a server", source="Dissertation, sec. 5.5",
+    minutes=math.inf, measure=measure, judge=judge, tabled=tuple(MODELS),
     method=f"""
 {CLIENTS} clients share MNIST: sorted by digit, cut into 30 equal shards and dealt three to a client, less a tenth. All
 runs start from the same weights; seeds differ in shards, order and noise, and all methods meet the same ones. The
@@ -236,4 +223,4 @@ The FedAvg of the cited code has momentum {MOMENTUM:g}, begun anew with every co
 gradients clipped to an l2 norm of {CITED_CLIP:g}, and Gaussian noise for (eps, {DELTA:g}) over a whole run by sampled
 Renyi accounting. E = 1 and 5 are run; its notebook has 40, with 5 communications. It draws Poisson samples, while
 batches are taken in turn here: the noise is the code's, the promise is not booked.""",
-)
+)  # fmt: skip

@@ -72,15 +72,9 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     objective = objectives.logistic(l2=GAMMA)
     run = finished_run(
         mirror_descent(objective, inverse(1.0), mechanism(cell.noise), objectives.entropy()),
-        from_matrix(WEIGHTS),
-        stream,
-        rounds=ROUNDS,
-        repeats=seeds,
-        seed=first,
-        start=lambda client: STARTS[cell.start][client],
-        record={"models": lambda models: models},
-        record_every=1,
-    )
+        from_matrix(WEIGHTS), stream, rounds=ROUNDS, repeats=seeds, seed=first,
+        start=lambda client: STARTS[cell.start][client], record={"models": lambda models: models}, record_every=1,
+    )  # fmt: skip
     begun = np.broadcast_to(STARTS[cell.start], (seeds, 1, CLIENTS, DIMENSIONS))
     regret, spent = run.regret(POINTS), run.privacy.summary()
     return {
@@ -221,11 +215,8 @@ def _figures(results: Results, models: Mapping[Any, Floats], ends: Mapping[Any, 
 
 
 STUDY = Study(
-    name="omd-three-clients",
-    title="Private mirror descent among three clients",
-    source="Dissertation, sec. 2.4, figures 2.1 and 2.2",
-    minutes=1,
-    measure=over(cells, run, seeds=(50, 10)),
+    name="omd-three-clients", title="Private mirror descent among three clients",
+    source="Dissertation, sec. 2.4, figures 2.1 and 2.2", minutes=1, measure=over(cells, run, seeds=(50, 10)),
     judge=judge,
     method=f"""
 Exponentiated gradient on the simplex, logistic loss with gamma = {GAMMA:g}, eta = 1/t, T = {ROUNDS}, bounded Laplace
@@ -235,4 +226,4 @@ of section 2.4 does not ("the noisy loss gradient is normalized"): both are run.
 
 Horizons of 500 and 5,000 rounds, Laplace noise for whole records and clients that differ, which the text has not, are
 no longer run.""",
-)
+)  # fmt: skip

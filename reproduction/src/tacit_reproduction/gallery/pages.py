@@ -47,15 +47,10 @@ def _index(told: Sequence[tuple[Text, Sequence[Finished]]]) -> str:
             "<header><h1>Five texts, run again</h1><p class='by'>A gallery by tacit: what the texts found, and what "
             "became of it here</p></header>"
         ),
-        *page.quick_form(done),
-        html("<p class='total'>{}.</p>", page.counted(done)),
-        *_lost(outcomes),
-        _front(told),
-        _meanings(),
-        _filter(done),
-        *(_section(text, ours) for text, ours in told),
+        *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), *_lost(outcomes),
+        _front(told), _meanings(), _filter(done), *(_section(text, ours) for text, ours in told),
         html("<footer>{}</footer>", _origin(done)),
-    )
+    )  # fmt: skip
 
 
 def _lost(outcomes: Sequence[Finished]) -> Iterator[Html]:
@@ -149,12 +144,8 @@ def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
             "<header><h1>{}</h1><p class='by'>{}: {} · <a href='{}'>all texts</a></p></header>",
             text.title, text.cited, text.origin, INDEX,
         ),
-        *page.quick_form(done),
-        html("<p class='total'>{}.</p>", page.counted(done)),
-        _front([(text, outcomes)]),
-        _filter(done),
-        *map(_study, outcomes),
-        html("<footer>{}</footer>", _origin(done)),
+        *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), _front([(text, outcomes)]),
+        _filter(done), *map(_study, outcomes), html("<footer>{}</footer>", _origin(done)),
     )  # fmt: skip
 
 

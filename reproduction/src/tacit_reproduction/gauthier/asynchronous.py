@@ -48,9 +48,8 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{f"{v}, full download": ("pao_fed", {"variant": v, "download": "all"}) for v in ("U1", "C2")},
     SGD: ("online_fedsgd", {}),
     **{f"Online-Fed {100 * share:g} %": ("online_fed", {"fraction": share}) for share in (0.02, 0.1, 0.5)},
-    PSO: ("pso_fed", {"fraction": 0.25, "share": 16}),
-    SIGN: ("sign_sgd", {}),
-}
+    PSO: ("pso_fed", {"fraction": 0.25, "share": 16}), SIGN: ("sign_sgd", {}),
+}  # fmt: skip
 USUAL = (0.25, 0.1, 0.025, 0.005)
 
 
@@ -70,12 +69,10 @@ class Environment(NamedTuple):  # properties of clients and channel
 
 HARSH = Environment((0.025, 0.01, 0.0025, 0.0005), delay=0.4, longest=60, step=10)
 ENVIRONMENTS = {
-    "usual": Environment(),
-    "ideal": Environment((1.0,), 0.0, 0),
-    "common delays": Environment(delay=0.8, longest=5),
-    "harsh": HARSH,
+    "usual": Environment(), "ideal": Environment((1.0,), 0.0, 0),
+    "common delays": Environment(delay=0.8, longest=5), "harsh": HARSH,
     "harsh, on time": HARSH._replace(delay=0.0),
-}
+}  # fmt: skip
 
 
 class Cell(NamedTuple):  # one method in one environment; its fields are the table's factors

@@ -203,16 +203,10 @@ def outcome(
     At `averaged` rounds the means of all models recorded so far are judged by the objective of all data.
     """
     run = finished_run(
-        seen_before_noise(method),
-        lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
-        lambda seed: data(seed).stream(),
-        rounds=rounds,
-        repeats=seeds[1],
-        seed=seeds[0],
-        dtype=dtype,
-        record={"models": lambda models: models},
-        record_every=every,
-    )
+        seen_before_noise(method), lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
+        lambda seed: data(seed).stream(), rounds=rounds, repeats=seeds[1], seed=seeds[0], dtype=dtype,
+        record={"models": lambda models: models}, record_every=every,
+    )  # fmt: skip
     errors, above = [], []
     for seed, models in zip(range(seeds[0], sum(seeds)), run.recorded["models"], strict=True):
         drawn, w, best = data(seed), np.asarray(models, np.float64), optimum(problem, data(seed))

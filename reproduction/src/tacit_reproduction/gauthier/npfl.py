@@ -25,11 +25,9 @@ FIRST, NEAR, NOTHING_LEFT = 50, 100, 0.01
 TAUS = (0.0, START, 0.1, 0.2, 0.4)
 ONE_MODEL = "one model"
 RATES = {
-    "DPG": ("gradient", HALF * 0.001, 1),
-    "batch DPG": ("gradient", HALF * 0.003, EPOCHS),
-    "SAC": ("actor_critic", 0.1, 1),
-    "batch SAC": ("actor_critic", 0.04, EPOCHS),
-}
+    "DPG": ("gradient", HALF * 0.001, 1), "batch DPG": ("gradient", HALF * 0.003, EPOCHS),
+    "SAC": ("actor_critic", 0.1, 1), "batch SAC": ("actor_critic", 0.04, EPOCHS),
+}  # fmt: skip
 """Policy, rate and epochs of the text; of a gradient of half the loss a rate counts twice."""
 FIXED = {f"tau = {tau:g}": tau for tau in TAUS}
 APART, LITTLE = list(FIXED)[:2]
@@ -143,16 +141,14 @@ def judge(results: Results) -> Judgement:
 
     best = headline(
         "Clients that tune their mixing by reinforcement learning start faster and end better than with a fixed tau",
-        place="figure 6.2",
-        text="curves: all four policies below tau = 0.05, SAC below DPG",
+        place="figure 6.2", text="curves: all four policies below tau = 0.05, SAC below DPG",
         ours="; ".join(map(means, found)),
         why="Where random clusters fall apart, clients that reach too few records gain most, and SAC finds the large "
         "tau that they need. Where each cluster is connected there is less to gain, and a tau that is moved by what "
         "one round's step does to a few held-back records drifts on after the error is lowest.",
-        claims=found[CONNECTED]["tuned"],
-        sweep={network: of["tuned"] for network, of in found.items()},
+        claims=found[CONNECTED]["tuned"], sweep={network: of["tuned"] for network, of in found.items()},
         seen_in="tuned",
-    )
+    )  # fmt: skip
     drawn, common = [], dict[str, Any](lines="method", panels="network", y="NMSD (dB)")
     for key, number, names in (("fixed", "6.1", (ONE_MODEL, *FIXED)), ("tuned", "6.2", (LITTLE, *RATES))):
         of_figure = Results(row for name in names for row in results.where(method=name).rows)
@@ -176,12 +172,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="npfl-rl",
-    title="Networked personalised learning, mixing tuned by reinforcement learning",
-    source="Gauthier (2023), sec. 6.3, figures 6.1 to 6.3",
-    minutes=5,
-    measure=over(cells, run, seeds=(20, 6), facts=lambda quick: {"data": npfl_data.WHAT}),
-    judge=judge,
+    name="npfl-rl", title="Networked personalised learning, mixing tuned by reinforcement learning",
+    source="Gauthier (2023), sec. 6.3, figures 6.1 to 6.3", minutes=5,
+    measure=over(cells, run, seeds=(20, 6), facts=lambda quick: {"data": npfl_data.WHAT}), judge=judge,
     tabled=("settled", "early", "tau"),
     method=f"""
 {npfl_data.HOW}
@@ -192,4 +185,4 @@ rho = {PENALTY:g}, lambda / |C_q| = {RIDGE:g}; rates are the text's in its own l
 The error is ||w_k - w_q||^2 / ||w_q||^2, averaged over clients, in dB; (6.15) prints ||w_q|| without the square.
 Settled is the mean of the last {LAST:.0%} of the rounds. Figure 6.3 has three clients of one run: what it says is asked
 of the thirds of the clients with the fewest and the most records, after {NEAR} rounds and at the end.""",
-)
+)  # fmt: skip

@@ -56,22 +56,19 @@ def judge(results: Results) -> Judgement:
     better = "figure 4.5: significantly better performance than Online-Fed"
     lacks = "figure 4.5: SignSGD does not have the accuracy of C2, and PSO-Fed is not desirable"
     claims = [
-        as_good,
-        ask(poor, apart(results, f"{FED} - U1", f"{PSO} - U1"), above(POORLY), text=poorly, note=alone),
+        as_good, ask(poor, apart(results, f"{FED} - U1", f"{PSO} - U1"), above(POORLY), text=poorly, note=alone),
         ask(signs, apart(results, f"{HALF} - {SIGN}"), above(POORLY), text=better),
         ask("C2 settles below SignSGD and PSO-Fed", apart(results, f"C2 - {SIGN}", f"C2 - {PSO}"), below(), text=lacks),
-    ]
+    ]  # fmt: skip
     found = headline(
-        f"PAO-Fed is at least as good as {SGD} with 98 % less communication",
-        place="figure 4.3 (a)",
+        f"PAO-Fed is at least as good as {SGD} with 98 % less communication", place="figure 4.3 (a)",
         text="curves: U1 and U2 outperform it with 98 % less communication",
         ours=", ".join(f"{v} {pair.interval.mean:+.2f} dB" for v, pair in zip(PAO, against, strict=True))
         + f"; {saved:.1%} fewer bits",
         why="Clients that are not there learn on alone, and what they refine is sent piece by piece. "
         + (_by_step(results) if "swept" in results.levels("rule") else "Steps of the quick form are known ones."),
-        claims=[as_good],
-        seen_in="baselines",
-    )
+        claims=[as_good], seen_in="baselines",
+    )  # fmt: skip
     if "ideal" in results.levels("environment"):
         claims += [*_loads(results), *_stragglers(results)]
     return Judgement(claims, [found], _figures(results))
@@ -155,13 +152,9 @@ def _figures(results: Results) -> list[Figure]:
 
 
 STUDY = Study(
-    name="pao-vs-baselines",
-    title="PAO-Fed against other ways to learn from stragglers",
-    source="Gauthier (2023), secs. 4.4.3 and 4.4.5, figures 4.3 and 4.5",
-    minutes=10,
-    measure=net.measured(cells, rivals),
-    judge=judge,
-    tabled=("steady", "early", "bits"),
+    name="pao-vs-baselines", title="PAO-Fed against other ways to learn from stragglers",
+    source="Gauthier (2023), secs. 4.4.3 and 4.4.5, figures 4.3 and 4.5", minutes=10,
+    measure=net.measured(cells, rivals), judge=judge, tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}
 
 PAO-Fed's step is {net.STEP:g} and its m is 4. By the text's rule another method's step makes it start alike: the one
@@ -177,4 +170,4 @@ iterations: updates of three ages at once add three whole corrections. The text 
 good" is up to {AT:g} dB above. "Almost similar" is less than what counts as poor, {POORLY:g} dB; of an earlier limit
 of 0.25 dB the text's case was too near to tell.
 """,
-)
+)  # fmt: skip

@@ -86,10 +86,7 @@ def _harsh(results: Results) -> list[Claim]:
 STUDY = Study(
     name="pao-environments",
     title="PAO-Fed in other environments: full downloads, common delays, and clients that are hardly there",
-    source="Gauthier (2023), sec. 4.4.6, figure 4.6",
-    minutes=8,
-    measure=net.measured(cells, rivals),
-    judge=judge,
+    source="Gauthier (2023), sec. 4.4.6, figure 4.6", minutes=8, measure=net.measured(cells, rivals), judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}
 
@@ -103,4 +100,4 @@ The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in 
 `pao-vs-baselines`. Near the bound: {NEAR:g} / lambda, lambda the largest eigenvalue of E[z z'] of any client, from the
 first seed's data. The quick form matches no steps and leaves the harsh environment out.
 """,
-)
+)  # fmt: skip

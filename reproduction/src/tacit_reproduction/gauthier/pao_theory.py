@@ -14,16 +14,12 @@ from tacit_reproduction.verdict import Claim, Pair, Rule, fact, headline, judged
 
 CLOSE = 1.0  # dB
 STEADY = (
-    *(Setting(variant, variant) for variant in VARIANTS),
-    Setting("U1, mu = 0.02", step=0.02),
-    Setting("U1, mu = 0.2", step=0.2),
-    Setting("U1, m = 1", share=1),
-    Setting("C1, m = 6, no delays", "C1", share=6, longest=0),
-    Setting("U1, no delays", longest=0),
-    Setting("U1, available 0.1", available=0.1),
-    Setting("U1, data in half", data=0.5),
+    *(Setting(variant, variant) for variant in VARIANTS), Setting("U1, mu = 0.02", step=0.02),
+    Setting("U1, mu = 0.2", step=0.2), Setting("U1, m = 1", share=1),
+    Setting("C1, m = 6, no delays", "C1", share=6, longest=0), Setting("U1, no delays", longest=0),
+    Setting("U1, available 0.1", available=0.1), Setting("U1, data in half", data=0.5),
     Setting("C2, full download", "C2", full_download=True),
-)
+)  # fmt: skip
 QUICK = ("U1", "C2", "C1, m = 6, no delays", "U1, mu = 0.2")
 ALONE, ROUGH, AGES, FADING = "one client", "one rough client of eight", "three ages meet", "three ages meet, decay 0.2"
 TRIED = (
@@ -57,11 +53,9 @@ def judge(results: Results) -> Judgement:
     theorem = "stable mean-square deviation if and only if 0 < mu < 1 / (largest eigenvalue of any R_k)"
     enough = fact(
         "Theorem 4.2, if: PAO-Fed is stable with every step below the bound",
-        not any(row.measures["diverged"].any() for row in below),
-        f"runs that diverged: {_fates(below)}",
-        f"Theorem 4.2: {theorem}",
-        "steps",
-    )
+        not any(row.measures["diverged"].any() for row in below), f"runs that diverged: {_fates(below)}",
+        f"Theorem 4.2: {theorem}", "steps",
+    )  # fmt: skip
     needed = fact(
         "Theorems 4.1 and 4.2, only if: PAO-Fed diverges with every step above the bounds",
         all(row.measures["diverged"].all() for row in above),
@@ -74,8 +68,7 @@ def judge(results: Results) -> Judgement:
     dimensions = next(one.d for one in TRIED if one.name == ALONE)
     found = headline(
         "PAO-Fed is stable if and only if the step is below the bounds of Theorems 4.1 and 4.2",
-        place="Theorems 4.1 and 4.2",
-        text=f"mean if and only if mu < 2 / lambda; {theorem}",
+        place="Theorems 4.1 and 4.2", text=f"mean if and only if mu < 2 / lambda; {theorem}",
         ours=f"{half.sum():.0f} of {half.size} runs diverge at half the bound of Theorem 4.2 (one client); "
         f"{rough.sum():.0f} of {rough.size} at 2.4 times it (one rough client of eight)",
         why="Neither direction holds. Not sufficient: one client with unit-variance Gaussian features that shares all "
@@ -84,9 +77,8 @@ def judge(results: Results) -> Judgement:
         "three ages meet on a coordinate, (4.14) with alpha = 1 adds a whole correction for each and the server "
         "overshoots at any step; weights 0.2^l or small windows cure it. Not necessary: averaging over eight clients "
         "damps the steps of the rough one, and the proofs bound norms by the worst client.",
-        claims=[enough, needed],
-        seen_in="steps",
-    )
+        claims=[enough, needed], seen_in="steps",
+    )  # fmt: skip
     title, share = "Steps above and below the bound of Theorem 4.2", "share of runs that diverge"
     said = "Share of runs that diverge; the theorem has 0 below a ratio of 1 and 1 above. No figure of the text."
     x: dict[str, Any] = {"x": "ratio", "x_label": "step over the bound of Theorem 4.2", "log_x": True}
@@ -118,13 +110,9 @@ def _fates(rows: list[Row]) -> str:
 
 
 STUDY = Study(
-    name="pao-theory",
-    title="PAO-Fed: predicted errors and step sizes",
-    source="Gauthier (2023), sec. 4.3, (4.34), Theorems 4.1 and 4.2",
-    minutes=2,
-    measure=over(cells, run, seeds=(40, 20)),
-    judge=judge,
-    tabled=("steady", "kept", "text", "diverged"),
+    name="pao-theory", title="PAO-Fed: predicted errors and step sizes",
+    source="Gauthier (2023), sec. 4.3, (4.34), Theorems 4.1 and 4.2", minutes=2,
+    measure=over(cells, run, seeds=(40, 20)), judge=judge, tabled=("steady", "kept", "text", "diverged"),
     method="""
 What is simulated is PAO-Fed itself, in double precision, and not the recursion of the analysis. Four clients, six
 coordinates, U1, m = 2, mu = 0.1, clients available in half of the iterations and updates l = 0, 1, 2 iterations late or
@@ -138,4 +126,4 @@ client sends in the iteration in which it receives.
 Step sizes: the bound is that of Theorem 4.2 for the true correlations; before a run it is estimated from the data, and
 a step above it refused unless forced, as here. A run has diverged if its error is over a million times the first one.
 """,
-)
+)  # fmt: skip

@@ -102,12 +102,8 @@ def _sizes(results: Results, table: Results, usual: int) -> list[Claim]:
 
 
 STUDY = Study(
-    name="pao-variants",
-    title="PAO-Fed: windows, their size, and late updates",
-    source="Gauthier (2023), sec. 4.4.2, figure 4.2",
-    minutes=6,
-    measure=measure,
-    judge=judge,
+    name="pao-variants", title="PAO-Fed: windows, their size, and late updates",
+    source="Gauthier (2023), sec. 4.4.2, figure 4.2", minutes=6, measure=measure, judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}
 
@@ -115,4 +111,4 @@ The step is {STEP:g} and m is 4 unless said, as in the text. C: all share one wi
 sends back the window it just got, 1 and 2: the one that the server will send next, refined since it was last
 overwritten; 2: an update that is l iterations late counts 0.2^l. Long runs have {LONG_SEEDS} seeds, others {SEEDS[0]}.
 """,
-)
+)  # fmt: skip

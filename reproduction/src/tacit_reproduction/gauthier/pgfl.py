@@ -152,9 +152,8 @@ def world_of(problem: Problem, seed: int, records: tuple[int, int] = RECORDS) ->
     return World(
         federation(server_graph(seed, problem.servers), CLIENTS, clusters=clusters),
         whole((features * x).astype(np.float32), (responses * y).astype(np.float32), owner, task="regression"),
-        clusters,
-        models[clusters] * responses / features,
-    )
+        clusters, models[clusters] * responses / features,
+    )  # fmt: skip
 
 
 def simulated(

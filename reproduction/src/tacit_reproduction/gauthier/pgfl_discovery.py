@@ -121,16 +121,12 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="pgfl-discovery",
-    title="Clusters nobody knows in advance, found from released models",
-    source="beyond Gauthier (2023), ch. 5, on the data of its section 5.4.1",
-    minutes=8,
-    measure=measure,
-    judge=judge,
-    tabled=("right", "nmsd"),
+    name="pgfl-discovery", title="Clusters nobody knows in advance, found from released models",
+    source="beyond Gauthier (2023), ch. 5, on the data of its section 5.4.1", minutes=8, measure=measure,
+    judge=judge, tabled=("right", "nmsd"),
     method=f"""
 As `pgfl-regression`, everybody called, no mixing, rho = {pgfl.PENALTY:g}. For {WARMUP} rounds all learn one model;
 clusters are then told from the multipliers, functions of what was released (`tacit.algorithms.find_clusters`), and a
 model is learnt for each. "By own records": each client could choose among the true models. Under noise gradients are
 clipped to 1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included.""",
-)
+)  # fmt: skip

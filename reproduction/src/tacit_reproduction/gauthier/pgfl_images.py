@@ -150,26 +150,21 @@ def judge_digits(results: Results) -> Judgement:
     low = result(
         results,
         "Learning across clusters raises the accuracy even where clusters tell different pairs of digits apart",
-        [PAIRS],
-        place="figure 5.5 (a)",
-        text="tau = 0.4 above tau = 0, with noise",
+        [PAIRS], place="figure 5.5 (a)", text="tau = 0.4 above tau = 0, with noise",
         why="A model of one pair gets half of another pair's test right, so that another cluster's model has little "
         "to give; a few images tell two digits apart, and mixing only misleads, at the start (20 rounds) as in the "
         "end. Which digit is on which side the text does not say: 8 / 7 in place of 7 / 8, which puts 7 beside 9, is "
         "run too. With C enforced the noise is 45 / D_k times a client's step, and nothing is learnt that could be "
         "mixed.",
-    )
+    )  # fmt: skip
     high = result(
-        results,
-        "Learning across clusters raises the accuracy on triplets of digits significantly",
-        [TRIPLETS],
-        place="figure 5.5 (b)",
-        text="tau = 0.4 above tau = 0, with noise",
+        results, "Learning across clusters raises the accuracy on triplets of digits significantly", [TRIPLETS],
+        place="figure 5.5 (b)", text="tau = 0.4 above tau = 0, with noise",
         why="All clusters share the triplet 123, and any two of them two digits of the other, so that their models "
         "are nearly one and mixing averages what three clusters have. That helps where noise, or few images, leave a "
         "cluster's own model poor, and adds nothing where it has images enough. The text has noise and does not say "
         "what C is: enforced, assumed at two sizes, and none at all are run.",
-    )
+    )  # fmt: skip
     by: dict[str, Any] = {"x": "tau", "lines": "group", "y": "accuracy (%)"}
     noisy = results.where(group="triplets", noise="clipped")
     by_tau = dots(noisy, "tau", "Triplets by tau", "Like figure 5.5 (c).", "end", **by)
@@ -185,15 +180,12 @@ def judge_organs(results: Results) -> Judgement:
     size = [helps(results, cell, QUIET, said, least=least) for cell, said, least in both]
     kept = judged("A fading tau ends above a fixed one", gain(results, FADING, QUIET, than=FIXED), above(), unit=" %")
     best = result(
-        results,
-        "Learning across clusters adds 5 points of accuracy for similar organs, 2 for dissimilar ones",
-        [SIMILAR, FADING],
-        place="figure 5.6",
-        text="+5 (much mixing), +2 (tau that fades), with noise",
+        results, "Learning across clusters adds 5 points of accuracy for similar organs, 2 for dissimilar ones",
+        [SIMILAR, FADING], place="figure 5.6", text="+5 (much mixing), +2 (tau that fades), with noise",
         why="Without noise similar organs are told apart well from two images of each client, so that little is left "
         "to gain. With C enforced hardly anything is learnt, and what helps is that mixing averages noise.",
         size=size,
-    )
+    )  # fmt: skip
     return Judgement([*claims, *faster, *size, kept], [best], [learning(results, "5.6")])
 
 

@@ -39,9 +39,8 @@ def tasks(quick: bool, first: int) -> list[Task]:
         *((called(setting, "assumed"), ASSUMED) for setting in (MIXED, PLAIN)),
         *((called(setting), [USUAL, WIDE, Problem(penalty=30.0)]) for setting in (MIXED, PLAIN, GFL)),
         *((called(MIXED, "assumed", zeta), ASSUMED[:1]) for zeta in ZETAS[: 1 if quick else 2]),
-        *((called(setting), [USUAL]) for setting in taus),
-        (called(FADING), [WIDE]),
-    ]
+        *((called(setting), [USUAL]) for setting in taus), (called(FADING), [WIDE]),
+    ]  # fmt: skip
     found = [(setting, problems, seeds, first, ROUNDS) for setting, problems in wanted]
     return [*pgfl_optimum.looks(quick, first), *found, (EVERYBODY, CLIPPED[:1], 1, first, ROUNDS)]
 
@@ -158,31 +157,26 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
         headline(
             "A model per cluster across servers beats one model for all, and clusters at single servers by far; mixing "
             "clusters by tau = 0.4 makes it better still",
-            place="figure 5.1 (a)",
-            text="NMSD: PGFL 0.4 below PGFL 0 below GFL, ClusterFL notably poor",
+            place="figure 5.1 (a)", text="NMSD: PGFL 0.4 below PGFL 0 below GFL, ClusterFL notably poor",
             ours=f"dB, SNR {USUAL.snr:g} dB, {'; '.join(shown)}",
             why="Mixing, and one model for all, trade the error of few data, which follows the noise in y, for a pull "
             "between clusters, which does not. The text gives neither that noise nor whether gamma is one number per "
             "cluster; if it is, the clusters of some seeds lie close by chance, and these decide a mean.",
             claims=order(found, USUAL),
-            sweep={f"gamma {p.gamma}, {p.snr:g} dB": order(found, p) for p in problems},
-            seen_in="snr",
+            sweep={f"gamma {p.gamma}, {p.snr:g} dB": order(found, p) for p in problems}, seen_in="snr",
         ),
         headline(
             "Mixing speeds up the start and costs at the end where clusters differ; a tau that fades has both",
-            place="figure 5.3",
-            text="0.4 * 0.98^n starts like tau = 0.4 and ends like tau = 0",
+            place="figure 5.3", text="0.4 * 0.98^n starts like tau = 0.4 and ends like tau = 0",
             ours=f"dB after {START} and {ROUNDS} rounds, {'; '.join(wide)}",
             why="Other clusters' models help while one's own is far off and mislead once it is near; 0.4 * 0.98^n is "
             "below 0.01 from round 183 on, so that its end is that of tau = 0. The text's curves are under noise; with "
             "its published noise and gradients that are clipped nothing is learnt, so that these are without.",
-            claims=fading,
-            seen_in="similarity",
+            claims=fading, seen_in="similarity",
         ),
         headline(
             f"Noise of phi_0 = {PHI:g}, zeta = {ZETA:g} slows learning down but costs almost nothing after 300 rounds",
-            place="figure 5.1 (c)",
-            text=f"nearly identical to (b), at {TEXT_TOTAL:g}-zCDP in all",
+            place="figure 5.1 (c)", text=f"nearly identical to (b), at {TEXT_TOTAL:g}-zCDP in all",
             ours=f"dB, no noise, rho = 3: {found.db(called(MIXED))}; clipped, {'; '.join(ends['clipped'])}; C assumed, "
             f"{'; '.join(ends['assumed'])}",
             why="The text assumes a bound C on gradients and never clips to it. Where they are clipped, noise is "
@@ -190,11 +184,9 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
             "whatever C and rho, and nothing is learnt. Where a small C is only assumed the curve can come out, but "
             "the promise is empty: a record's gradient is around 8 at the start, and no finite loss is booked. The "
             f"total is an error of its own: phi_n grows by 1 / zeta a round, to {pgfl.total(PHI, ZETA, ROUNDS):.2f}.",
-            claims=clipped,
-            sweep=kept,
-            seen_in="noise",
+            claims=clipped, sweep=kept, seen_in="noise",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def figures(results: Results) -> list[Figure]:
@@ -215,12 +207,8 @@ def figures(results: Results) -> list[Figure]:
 
 
 STUDY = Study(
-    name="pgfl-regression",
-    title="Personalised graph federated learning: ridge regression in clusters",
-    source="Gauthier (2023), sec. 5.4.1, figures 5.1 to 5.4",
-    minutes=6,
-    measure=measure,
-    judge=judge,
+    name="pgfl-regression", title="Personalised graph federated learning: ridge regression in clusters",
+    source="Gauthier (2023), sec. 5.4.1, figures 5.1 to 5.4", minutes=6, measure=measure, judge=judge,
     method=f"""
 w_0 has coordinates of variance 1 / d, a cluster's model is (1 + gamma) w_0 with one gamma per cluster, or one per
 coordinate. The text does not give the noise in y: the SNR is {USUAL.snr:g} dB, and swept. Servers have links between 15
@@ -230,4 +218,4 @@ record's gradient is clipped to C, as the promise needs. "Assumed": the noise is
 
 NMSD (5.35) is of clients' own models, averaged over seeds before decibels are taken, as in the text; verdicts are on
 differences of these means, in per cent, paired over seeds.""",
-)
+)  # fmt: skip

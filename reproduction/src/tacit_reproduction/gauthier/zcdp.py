@@ -87,9 +87,8 @@ def judge(name: Name, results: Results) -> Judgement:
             "step is worth hangs on the penalties, of which the text gives none, nor steps, clip or the noise of its "
             "data. Here both methods are tuned by one rule, on one grid and other seeds, anew for each total, which "
             "is kinder to P-ADMM than one penalty for all totals.",
-            claims=[third],
-            **words,
-        )
+            claims=[third], **words,
+        )  # fmt: skip
     else:
         text = "zCDP allows for better accuracy than (eps, delta)-DP given the same budget"
         short = [total for total in totals if total <= CLASSIC_UP_TO]
@@ -105,18 +104,14 @@ def judge(name: Name, results: Results) -> Judgement:
             "half of the weight. Under little noise it is the constant step that keeps subgradients from the optimum. "
             f"Alike is a loose word: with half of that step, which starts nearly so, it is {gains(HALF)}. "
             f"With steps s / sqrt(n), which are not the text's: {gains(VANISHING)}.",
-            claims=[alike(totals)],
-            sweep={f"total rho {total:g}": [claim] for total, claim in at.items()},
+            claims=[alike(totals)], sweep={f"total rho {total:g}": [claim] for total, claim in at.items()},
             **words,
-        )
+        )  # fmt: skip
     claims = [
-        alike(totals),
-        compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds"),
-        third,
-        _rate(results, totals),
-        _limit(results),
+        alike(totals), compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds"),
+        third, _rate(results, totals), _limit(results),
         compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike"),
-    ]
+    ]  # fmt: skip
     return Judgement(claims, [found], _figures(problem, results, private, totals))
 
 
@@ -169,13 +164,9 @@ def _figures(problem: ns.Problem, results: Results, private: Results, totals: Se
 def _study(name: Name, minutes: float) -> Study:
     problem, (low, high) = PROBLEMS[name], ns.NOISE_VARIANCE
     return Study(
-        name=f"zcdp-{name}",
-        title=f"Private nonsmooth learning over a network: {problem.title}",
-        source=f"Gauthier (2023), sec. 3.4, {problem.place}",
-        minutes=minutes,
-        measure=functools.partial(measure, name),
-        judge=functools.partial(judge, name),
-        tabled=("final",),
+        name=f"zcdp-{name}", title=f"Private nonsmooth learning over a network: {problem.title}",
+        source=f"Gauthier (2023), sec. 3.4, {problem.place}", minutes=minutes,
+        measure=functools.partial(measure, name), judge=functools.partial(judge, name), tabled=("final",),
         method=f"""
 {ns.AGENTS} nodes on random symmetric graphs of mean degree {ns.MEAN_DEGREE} (a random tree and random links),
 {ns.SAMPLES} records each, y = <x, w> + noise with x and w standard normal in {ns.DIMENSIONS} dimensions; the text
@@ -194,7 +185,7 @@ rho of zCDP-NFL from 0.8 to 12.8 and rho of P-ADMM on such a grid too, by the er
 tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {ns.INITIAL}
 rounds is nearest to zCDP-NFL's; with half of it, and with the best s / sqrt(n), it is a baseline of our own. The quick
 form takes settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
-    )
+    )  # fmt: skip
 
 
 ELASTIC_NET = _study("elastic-net", 6)

@@ -127,17 +127,13 @@ def judge(results: Results) -> Judgement:
     )
     headlines = [
         headline(
-            statement,
-            place="figure 2",
-            text="bars of one standard deviation, no numbers",
-            ours=" ".join(f"{claim.figure}." for claim in main[part]),
-            why=why,
-            claims=main[part],
+            statement, place="figure 2", text="bars of one standard deviation, no numbers",
+            ours=" ".join(f"{claim.figure}." for claim in main[part]), why=why, claims=main[part],
             sweep={words: there[part] for words, there in swept.items()},
             seen_in="ratios" if part.start else "regret",
         )
         for statement, part, why in told
-    ]
+    ]  # fmt: skip
     return Judgement(main, headlines, _figures(results))
 
 
@@ -171,27 +167,16 @@ def _figures(results: Results) -> list[Figure]:
     return [
         dots(main, "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes),
         dots(
-            Results(ratios),
-            "ratios",
-            more,
-            given,
-            "ratio",
-            lines="lambda = {l2:g}, eps = {epsilon:g}",
-            y=y,
-            log_y=True,
-            **axes,
+            Results(ratios), "ratios", more, given, "ratio", lines="lambda = {l2:g}, eps = {epsilon:g}", y=y,
+            log_y=True, **axes,
         ),
-    ]
+    ]  # fmt: skip
 
 
 STUDY = Study(
-    name="dola-minibatch",
-    title="Private distributed learning with mini-batches",
-    source="Li et al., sec. 6, figure 2",
-    minutes=5,
-    measure=over(tasks, run, seeds=(40, 20), facts=facts),
-    judge=judge,
-    tabled=("final",),
+    name="dola-minibatch", title="Private distributed learning with mini-batches",
+    source="Li et al., sec. 6, figure 2", minutes=5, measure=over(tasks, run, seeds=(40, 20), facts=facts),
+    judge=judge, tabled=("final",),
     method=f"""
 {NODES} nodes, random pairs, a_t = 1/(lambda t), noise of scale 2 a_t sqrt(d) L / (h eps). Every node reads h examples
 of its own in each round, each once, so that larger batches mean fewer rounds. The text gives neither lambda nor eps
@@ -200,4 +185,4 @@ nor the number of nodes: lambda is swept over {dola.LAMBDAS}, eps over {EPSILONS
 Regret is of the plain hinge, against the best model of the ball: of w before noise as in (6) of the text, of the
 mixture b, and of the average of b that Algorithm 2 learns. Each seed has its own data, pairs and noise, the same with
 and without noise; variances are over the seeds, and their ratio's interval is that of the F distribution.""",
-)
+)  # fmt: skip

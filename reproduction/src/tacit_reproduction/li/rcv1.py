@@ -58,15 +58,12 @@ def judge(results: Results) -> Judgement:
     rises, under = "As printed, accuracy rises with eps", "As printed, accuracy under noise is at least that of Table 1"
     above_it = "One release of each node's mean gradient, clipped in the L1 norm, is above Table 1"
     claims = [
-        *fewer_nodes(results, MAIN),
-        ordered(apart, unmixed, unit=" %", seen_in="nodes"),
+        *fewer_nodes(results, MAIN), ordered(apart, unmixed, unit=" %", seen_in="nodes"),
         ask("Without noise accuracy is at least that of Table 1", reached, text="Table 1: 82.51, 74.64, 65.72 %"),
-        free(results, MAIN),
-        ask(rises, weaker, text="Table 1: higher the weaker the privacy"),
-        ask(under, noised, text="Table 1: 50.36 to 82.51 %"),
-        ask(guessing, [Pair("", few, 50.0)]),
+        free(results, MAIN), ask(rises, weaker, text="Table 1: higher the weaker the privacy"),
+        ask(under, noised, text="Table 1: 50.36 to 82.51 %"), ask(guessing, [Pair("", few, 50.0)]),
         ask(above_it, once),
-    ]
+    ]  # fmt: skip
 
     def numbers(epsilon: float) -> str:
         return " / ".join(f"{printed[epsilon, nodes].mean():.1f}" for nodes in NODES)
@@ -75,21 +72,18 @@ def judge(results: Results) -> Judgement:
     own = "; ".join(f"{four.mean():.1f} / {many.mean():.1f} at lambda = {l2:g}" for l2, (four, many) in alone.items())
     headlines = [
         headline(
-            "Accuracy without noise is higher the fewer the nodes",
-            place="Table 1",
+            "Accuracy without noise is higher the fewer the nodes", place="Table 1",
             text="82.51 / 74.64 / 65.72 % with 1, 4 and 64 nodes (the prose has 88.74 for the first)",
             ours=f"{numbers(dola.NOISELESS)} % (lambda = {MAIN:g}); 4 / 64 nodes that do not mix {own}",
             why="Nodes that mix read the same documents together, however many they are, so that accuracy stays what "
             "it is; what 64 nodes lose at small lambda is the noise of the last steps, as there are fewer rounds. A "
             "fall as large as the text's needs nodes which learn from less, as those do that do not mix, and even they "
             "lose less here, with a fifth of the text's 1,562 documents for each of 64 nodes.",
-            claims=claims[:2],
-            sweep={f"lambda = {l2:g}": fewer_nodes(results, l2) for l2 in LAMBDAS},
+            claims=claims[:2], sweep={f"lambda = {l2:g}": fewer_nodes(results, l2) for l2 in LAMBDAS},
             seen_in="nodes",
         ),
         headline(
-            "Noise of eps = 1 costs no accuracy, and that of eps = 0.01 seven to fifteen points",
-            place="Table 1",
+            "Noise of eps = 1 costs no accuracy, and that of eps = 0.01 seven to fifteen points", place="Table 1",
             text="82.51 / 74.64 / 65.72 % at eps = 1, 75.69 / 64.81 / 50.36 % at 0.01",
             ours=f"as printed {numbers(1.0)} % at eps = 1, {numbers(0.01)} % at 0.01; guessing has 50",
             why="Impossible as printed, whatever lambda: noise gathers to 2 sqrt(2) d / (lambda eps sqrt(N)) in the "
@@ -97,11 +91,10 @@ def judge(results: Results) -> Judgement:
             f"{signal:.2f} / lambda. At eps = 1 the two are as {noise:.2f} to {signal:.2f} with {PRINTED.columns} "
             f"columns, as {8**0.5 * 47_236 / 1e5**0.5:,.0f} to less than 1 with the text's 47,236 and 100,000; with "
             f"{FEW.columns} columns as {fewest:.2f}, and there it has {few.mean():.1f} % (lambda = 1).",
-            claims=[claims[4], claims[6]],
-            sweep={f"lambda = {l2:g}": [free(results, l2)] for l2 in LAMBDAS},
+            claims=[claims[4], claims[6]], sweep={f"lambda = {l2:g}": [free(results, l2)] for l2 in LAMBDAS},
             seen_in="table",
         ),
-    ]
+    ]  # fmt: skip
     return Judgement(claims, headlines, _figures(results))
 
 
@@ -129,13 +122,9 @@ def _figures(results: Results) -> list[Figure]:
 
 
 STUDY = Study(
-    name="dola-rcv1",
-    title="A private distributed support vector machine on RCV1",
-    source="Li et al., sec. 6, Table 1",
-    minutes=4,
-    measure=over(cells, run, seeds=(20, 10), facts=facts),
-    judge=judge,
-    tabled=("own", "network"),
+    name="dola-rcv1", title="A private distributed support vector machine on RCV1",
+    source="Li et al., sec. 6, Table 1", minutes=4, measure=over(cells, run, seeds=(20, 10), facts=facts),
+    judge=judge, tabled=("own", "network"),
     method=f"""
 As printed: one document per node and round, a_t = 1/(lambda t), noise of scale 2 a_t sqrt(d) L / eps on the projected
 model, random pairs of nodes in each round. The text gives no lambda: {LAMBDAS} are run; its d is 47,236, here it is
@@ -149,4 +138,4 @@ settings was found with all labels in view.
 
 Table 1 prints the same figures without noise and at eps = 1, and the text around it 88.74 % for one node without noise;
 compared is what the table prints.""",
-)
+)  # fmt: skip

@@ -26,25 +26,19 @@ def wanted(design: Design) -> list[tuple[str, str, Network]]:
 
 
 OCCUPANCY_FULL = Design(
-    data="occupancy",
-    main=Network(20, 10),
-    sizes=(6, 10, 15, 20),
+    data="occupancy", main=Network(20, 10), sizes=(6, 10, 15, 20),
     degrees={(2, False): "1 to 2 neighbours", (2, True): "just 2 neighbours", (1, True): "below 2, hence 1 neighbour"},
     dense=tuple(Network(20, neighbours) for neighbours in (2, 5, 10, 19)),
-    starts={"COL": 2.0, "OPS": 1.0, "DOL-Symm": 0.5, "DOL-Asymm": 1.0, "Local OGD": 0.25},
-    tuning_seeds=10,
-)
+    starts={"COL": 2.0, "OPS": 1.0, "DOL-Symm": 0.5, "DOL-Asymm": 1.0, "Local OGD": 0.25}, tuning_seeds=10,
+)  # fmt: skip
 OCCUPANCY_QUICK = OCCUPANCY_FULL._replace(
     sizes=(6, 20), dense=OCCUPANCY_FULL.dense[1::2], seeds=10, ratio=2.0, shared=True
 )
 SUSY_FULL = Design(
-    data="susy",
-    main=Network(128, 32),
-    sizes=(128, 256, 512, 1024),
-    degrees={(32, False): "1 to 32 neighbours"},
+    data="susy", main=Network(128, 32), sizes=(128, 256, 512, 1024), degrees={(32, False): "1 to 32 neighbours"},
     dense=tuple(Network(512, neighbours) for neighbours in (8, 32, 128, 256)),
     starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.125, "DOL-Asymm": 0.5, "Local OGD": 0.03125},
-)
+)  # fmt: skip
 SUSY_QUICK = SUSY_FULL._replace(
     sizes=(128, 256), dense=(Network(128, 4), Network(128, 32)), seeds=10, tuning_seeds=1, ratio=2.0, shared=True
 )
@@ -124,17 +118,14 @@ def judge(design: Design, results: Results) -> Judgement:
     }
     headlines = [
         headline(
-            SAID[about][0].upper() + SAID[about][1:],
-            place=place,
-            text="curves, no numbers",
-            ours=" ".join(f"{claim.figure}." for claim in found[about]),
-            why=WHY[about],
+            SAID[about][0].upper() + SAID[about][1:], place=place, text="curves, no numbers",
+            ours=" ".join(f"{claim.figure}." for claim in found[about]), why=WHY[about],
             claims=found[about][:1] if about == "size" else found[about],
             sweep={words: [claim] for words, claim in sizes.items()} if about == "size" else None,
             seen_in="main" if about == "fraction" else about,
         )
         for about, place in places.items()
-    ]
+    ]  # fmt: skip
     return Judgement([claim for claims in found.values() for claim in claims], headlines, _figures(results, design))
 
 
@@ -180,13 +171,8 @@ def _figures(results: Results, design: Design) -> list[Figure]:
 
 def _study(name: str, title: str, minutes: float, full: Design, quick: Design) -> Study:
     return Study(
-        name=name,
-        title=title,
-        source="OPS paper, sec. 5 and appendix B",
-        minutes=minutes,
-        measure=partial(measure, full, quick),
-        judge=partial(judge, full),
-        tabled=("average", "step"),
+        name=name, title=title, source="OPS paper, sec. 5 and appendix B", minutes=minutes,
+        measure=partial(measure, full, quick), judge=partial(judge, full), tabled=("average", "step"),
         method=f"""
 Online logistic regression with l2 = 1e-4. In each round every node predicts on one sample of its own, pays the loss
 (regulariser included), takes a step and talks to its neighbours. The stochastic fraction of the samples is dealt out
@@ -201,7 +187,7 @@ weights, COL averages over all nodes, Local OGD sends nothing. Nothing is privat
 Each method's constant step is the best of a grid, chosen for each network (for each fraction too, but for the quick
 form) on {full.tuning_seeds} seeds not used otherwise; then {full.seeds} other seeds follow, each with its own graph,
 partition and order of samples, the same for all methods.""",
-    )
+    )  # fmt: skip
 
 
 OCCUPANCY = _study("ops-occupancy", "Online push-sum on Room Occupancy", 5, OCCUPANCY_FULL, OCCUPANCY_QUICK)

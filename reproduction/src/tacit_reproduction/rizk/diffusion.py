@@ -14,17 +14,12 @@ from tacit.streams import Batch, Stream
 from tacit.streams.stream import leaf_spec
 
 METHODS: Mapping[str, Callable[..., Algorithm]] = {
-    "consensus": algorithms.consensus,
-    "CTA": algorithms.combine_then_adapt,
-    "ATC": algorithms.adapt_then_combine,
-}
+    "consensus": algorithms.consensus, "CTA": algorithms.combine_then_adapt, "ATC": algorithms.adapt_then_combine,
+}  # fmt: skip
 WORDS = {
-    "none": "no noise",
-    "random": "random",
-    "homomorphic": "graph-homomorphic",
-    "local": "local graph-homomorphic",
-    "grid": "no noise, on the grid",
-}
+    "none": "no noise", "random": "random", "homomorphic": "graph-homomorphic",
+    "local": "local graph-homomorphic", "grid": "no noise, on the grid",
+}  # fmt: skip
 NEIGHBOURS, REWIRED = 6, 0.3
 """Of small worlds, another one for each seed: the text shows its network as a picture only."""
 

@@ -43,15 +43,10 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     cell, seeds, first = task
     samples = load()
     run = finished_run(
-        METHODS["ATC"](LOSS, STEP, mechanism(cell.noise, NOISE_SIZE)),
-        lambda seed: network(AGENTS, seed),
-        lambda seed: shared_out(samples, cell.rounds, seed),
-        rounds=cell.rounds,
-        repeats=seeds,
-        seed=first,
-        record={"models": lambda models: models},
-        record_every=max(1, cell.rounds // POINTS),
-    )
+        METHODS["ATC"](LOSS, STEP, mechanism(cell.noise, NOISE_SIZE)), lambda seed: network(AGENTS, seed),
+        lambda seed: shared_out(samples, cell.rounds, seed), rounds=cell.rounds, repeats=seeds, seed=first,
+        record={"models": lambda models: models}, record_every=max(1, cell.rounds // POINTS),
+    )  # fmt: skip
     models = run.recorded["models"]  # (seeds, points, agents, columns)
     return {**ijcnn1.errors(run.recorded_rounds, models, 1, samples), "digest": ijcnn1.digest(models)}
 
@@ -66,25 +61,18 @@ def judge(results: Results) -> Judgement:
     exact = fact(f"{local} leaves the run as it is to the bit", same, figure, said, "rounds")
     claims = [exact, judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds"), *found.claims]
     told = headline(
-        "Noise that cancels over the graph costs no test error, random noise does",
-        place=PLACE,
-        text="curves on Avazu: graph-homomorphic beside no noise, random above both",
-        ours=ours,
+        "Noise that cancels over the graph costs no test error, random noise does", place=PLACE,
+        text="curves on Avazu: graph-homomorphic beside no noise, random above both", ours=ours,
         why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
-        claims=claims[:-1],
-        seen_in="rounds",
-    )
+        claims=claims[:-1], seen_in="rounds",
+    )  # fmt: skip
     return Judgement(claims, [told], found.figures)
 
 
 STUDY = Study(
-    name="diffusion-ijcnn1",
-    title="Decentralised classification under noise that knows the graph",
-    source="Rizk (2023), sec. 4.4.2, figure 4.5, on other data",
-    minutes=1,
-    measure=over(cells, run, seeds=(20, 5), facts=ijcnn1.facts),
-    judge=judge,
-    tabled=("settled", "individual"),
+    name="diffusion-ijcnn1", title="Decentralised classification under noise that knows the graph",
+    source="Rizk (2023), sec. 4.4.2, figure 4.5, on other data", minutes=1,
+    measure=over(cells, run, seeds=(20, 5), facts=ijcnn1.facts), judge=judge, tabled=("settled", "individual"),
     method=f"""
 The text's data are click-through data with a million columns (Avazu); ijcnn1, which the text uses in another chapter,
 takes their place. {AGENTS} agents, logistic loss with {RHO:g} ||w||^2, mu = {STEP:g}, Laplace noise of variance 0.8,
@@ -94,4 +82,4 @@ Always saying no is wrong on 10 % of the rows, which hides what noise does: each
 many negative ones, and test error is the mean of both classes' errors. As in the text agents differ by Gaussian noise
 on their features, of a standard deviation uniform from 0 to {DATA_NOISE:g}. Nothing is clipped, as in the text, and so
 nothing is promised per record.""",
-)
+)  # fmt: skip

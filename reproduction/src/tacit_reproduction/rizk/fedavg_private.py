@@ -64,15 +64,9 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
             noise = settings.noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
     outcome = finished_run(
         algorithms.fedavg(LOSS, settings.piecewise([PER_TEXT_STEP * s for s in steps], lengths), noise, **clients),
-        graphs.star_roles(CLIENTS),
-        lambda seed: drawn[seed - first].stream(sizes),
-        rounds=sum(lengths),
-        repeats=seeds,
-        seed=first,
-        evaluate="cohort",
-        record={"server": lambda models: models[0]},
-        record_every=3,
-    )
+        graphs.star_roles(CLIENTS), lambda seed: drawn[seed - first].stream(sizes), rounds=sum(lengths),
+        repeats=seeds, seed=first, evaluate="cohort", record={"server": lambda models: models[0]}, record_every=3,
+    )  # fmt: skip
     deviation = np.square(np.asarray(outcome.recorded["server"], np.float64) - best).sum(axis=-1)
     rows = []
     for number, (rounds, msd) in enumerate(settings.stretches(outcome.recorded_rounds, deviation, lengths)):
@@ -124,26 +118,22 @@ def judge(results: Results) -> Judgement:
     headlines = [
         headline(
             "Noise on updates harms far less than the same noise on models, which asks for a trade-off in mu",
-            place="figures 2.6 and 2.7",
-            text="curves without numbers",
+            place="figures 2.6 and 2.7", text="curves without numbers",
             ours=f"MSD in dB: {', '.join(f'{WORDS[noise]} {settled(noise).mean():.1f}' for noise in WORDS)}",
             why="A step carries mu times an update's noise, and all of a model's: hence the distance, the growth "
             f"with mu and the trade-off. It is no gain at equal privacy, where both are the very same noise: {told}.",
-            claims=claims,
-            seen_in="steps",
+            claims=claims, seen_in="steps",
         ),
         headline(
             "Large noise makes the algorithm diverge, sooner where models are shared",
-            place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)",
-            text="it diverges at lower sigma_g^2",
+            place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)", text="it diverges at lower sigma_g^2",
             ours=f"{figure}; {linear.figure}",
             why="The risks are quadratic: noise enters a linear recursion, w <- M w + b + noise. What it adds to the "
             "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, made of "
             "features and steps. No variance of the noise makes it diverge.",
-            claims=[diverges],
-            seen_in="variances",
+            claims=[diverges], seen_in="variances",
         ),
-    ]
+    ]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)", "log_x": True}
     swept = free.where(variance=(0.0, VARIANCE))
     first, text = swept.where(step=STEP), free.where(step=STEP, noise=NOISY)
@@ -156,17 +146,13 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="fedavg-private",
-    title="Private federated averaging: noise on models or on updates",
-    source="Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7",
-    minutes=2,
-    measure=over(tasks, run, seeds=(20, 6)),
-    judge=judge,
-    tabled=("settled",),
+    name="fedavg-private", title="Private federated averaging: noise on models or on updates",
+    source="Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7", minutes=2, measure=over(tasks, run, seeds=(20, 6)),
+    judge=judge, tabled=("settled",),
     method=f"""
 The server calls {COHORT} of {CLIENTS:,} clients in a round; each takes 1 to 10 local steps with mu / E_k on 1 to 10 of
 its 50 to 150 samples. rho = {RIDGE:g}; feature covariances have eigenvalues from 0.5 to 1.5, data noise 0.01 to 0.1:
 of these ranges the text gives the first only. MSD is (2.73), over the second half of each setting's rounds; steps and
 variances are swept one after the other in one run. The clip, {CLIP:g} for a record's gradient of half the loss, is of
 the question on privacy alone.""",
-)
+)  # fmt: skip

@@ -52,14 +52,9 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     run = finished_run(
         algorithms.graph_federated(LOSS, STEP, server_mechanism=mechanism(cell.noise, NOISE_SIZE), **clients),
         graphs.federation(graphs.ring(SERVERS).with_weights("metropolis"), CLIENTS),
-        lambda seed: shared_out(samples, seed),
-        rounds=cell.rounds,
-        repeats=seeds,
-        seed=first,
-        evaluate="cohort",
-        record={"servers": lambda models: models[::CLIENTS]},
-        record_every=RECORD_EVERY,
-    )
+        lambda seed: shared_out(samples, seed), rounds=cell.rounds, repeats=seeds, seed=first, evaluate="cohort",
+        record={"servers": lambda models: models[::CLIENTS]}, record_every=RECORD_EVERY,
+    )  # fmt: skip
     return errors(run.recorded_rounds, np.asarray(run.recorded["servers"], np.float64), LAST, samples)
 
 
@@ -68,16 +63,12 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="gfl-classification",
-    title="Graph federated learning: test error under noise between servers",
-    source="Rizk (2023), sec. 3.5.2, figure 3.5, on other data",
-    minutes=1,
-    measure=over(cells, run, seeds=(20, 6), facts=facts),
-    judge=judge,
-    tabled=("settled", "individual"),
+    name="gfl-classification", title="Graph federated learning: test error under noise between servers",
+    source="Rizk (2023), sec. 3.5.2, figure 3.5, on other data", minutes=1,
+    measure=over(cells, run, seeds=(20, 6), facts=facts), judge=judge, tabled=("settled", "individual"),
     method=f"""
 ijcnn1 in place of Avazu, with as many rows of both classes, {SIZES[0]} to {SIZES[1]} per client, and noise of each
 client's own size on its features, as in diffusion-ijcnn1. {SERVERS} servers on a ring with {CLIENTS} clients each call
 {COHORT} of them in a round, who take 1 to 10 local steps on 5 to 10 rows. Logistic loss, rho = {RHO:g}, mu = {STEP:g},
 Laplace noise of variance 0.6 between servers, none below them.""",
-)
+)  # fmt: skip

@@ -62,22 +62,14 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     noise, steps = mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
     outcome = finished_run(
         algorithms.graph_federated(
-            LOSS,
-            settings.piecewise(steps, lengths),
+            LOSS, settings.piecewise(steps, lengths),
             server_mechanism=noise if task.noise == "none" else settings.noise_by_round(noise, sizes, lengths),
-            cohort=COHORT,
-            local_steps=local,
-            batch_size=batch,
+            cohort=COHORT, local_steps=local, batch_size=batch,
         ),
         lambda k: graphs.federation(network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
-        lambda k: drawn[k - first].stream(),
-        rounds=sum(lengths),
-        repeats=len(places),
-        seed=first,
-        evaluate="cohort",
-        record={"servers": lambda models: models[::CLIENTS]},
-        record_every=2,
-    )
+        lambda k: drawn[k - first].stream(), rounds=sum(lengths), repeats=len(places), seed=first,
+        evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2,
+    )  # fmt: skip
     both = settings.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
     cut = zip(*(settings.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
@@ -145,27 +137,21 @@ def judge(results: Results) -> Judgement:
     headlines = [
         headline(
             "Graph-homomorphic noise between servers tracks no noise, random noise is far worse",
-            place="figure 3.2",
-            text="curves of the centroid's MSD",
-            ours=levels("settled"),
+            place="figure 3.2", text="curves of the centroid's MSD", ours=levels("settled"),
             why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ "
             "do not average to the mean's: their difference goes with the square of the features, so that the larger "
             "these are, the more of the noise is seen in the centroid. The text gives neither covariances nor its "
             "graph.",
-            sweep={name: tracked(of, name) for name, of in here.items()},
-            seen_in="centroid",
+            sweep={name: tracked(of, name) for name, of in here.items()}, seen_in="centroid",
         ),
         headline(
-            "The servers' own models are better under graph-homomorphic noise",
-            place="figure 3.3 (b)",
-            text="better for a fixed variance, though it does not seem significant",
-            ours=levels("individual"),
+            "The servers' own models are better under graph-homomorphic noise", place="figure 3.3 (b)",
+            text="better for a fixed variance, though it does not seem significant", ours=levels("individual"),
             why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random "
             "noise is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
-            sweep={name: own(of, name) for name, of in here.items()},
-            seen_in="individual",
+            sweep={name: own(of, name) for name, of in here.items()}, seen_in="individual",
         ),
-    ]
+    ]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
     louder, steps, seen = swept.where(step=STEP), swept.where(variance=VARIANCE), places.where(network="small world")
     drawn: dict[str, Any] = {"x": "covariance", "panels": "network", **y}
@@ -180,13 +166,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="gfl-regression",
-    title="Graph federated learning: noise between servers",
-    source="Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4",
-    minutes=5,
-    measure=over(tasks, run, seeds=(20, 5)),
-    judge=judge,
-    tabled=("settled", "individual"),
+    name="gfl-regression", title="Graph federated learning: noise between servers",
+    source="Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4", minutes=5, measure=over(tasks, run, seeds=(20, 5)),
+    judge=judge, tabled=("settled", "individual"),
     method=f"""
 {SERVERS} servers call {COHORT} of {CLIENTS} clients each, who take 1 to 10 local steps with mu / E on 5 to 10 of their
 {SAMPLES} samples; servers mix with Metropolis weights. rho = {RIDGE:g}, mu = {STEP:g}, Laplace noise of variance
@@ -195,4 +177,4 @@ STUDY = Study(
 The text gives neither its graph nor its covariances: four ranges of eigenvalues, and small worlds (4 neighbours, 30 %
 rewired), a ring and random trees. "Tracks" is within {CLOSE:g} dB, "worse" at least {FAR:g} dB. Steps and variances are
 swept with the first of these, one after the other in one run.""",
-)
+)  # fmt: skip

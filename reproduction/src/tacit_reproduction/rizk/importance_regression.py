@@ -82,13 +82,11 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     given = (rounds, 20, task.cohort, task.most_steps)
     at, msd = around_servers(LOSS, PER_TEXT_STEP * STEP, task.rule, stars, square, *given)
     measures = {
-        "rounds": at,
-        "msd": msd,
-        "settled": decibels(msd[:, at > steady].mean(axis=1)),
+        "rounds": at, "msd": msd, "settled": decibels(msd[:, at > steady].mean(axis=1)),
         "early": decibels(msd[:, np.searchsorted(at, EARLY)]),
         "diverged": (~(msd[:, -1] < BEYOND_MEASURE * np.sum(best**2, axis=1))).astype(float),
         "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima]),
-    }
+    }  # fmt: skip
     common: dict[str, Factor] = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps}
     return parted(common, ({"data": name, "loud": loud} for name, loud in task.problems), seeds, measures)
 
@@ -148,27 +146,21 @@ def judge(results: Results) -> Judgement:
     current = {name: leads(main, "current", "optimal", name) for name in ("settled", "early")}
     faster = f"Current probabilities are ahead of optimal ones in round {EARLY}"
     claims = [
-        better,
-        *sizes.values(),
-        in_decibels(f"Approximate importance {lower}", near, below(), place, "learning"),
+        better, *sizes.values(), in_decibels(f"Approximate importance {lower}", near, below(), place, "learning"),
         in_decibels(as_good, leads(main, "sampled", "optimal"), below(AS_GOOD), f"{place}: just as well", "learning"),
         in_decibels("Current ones settle below optimal ones", current["settled"], below(), f"{place}: outperforms"),
         in_decibels(faster, current["early"], below(), f"{place}: converges faster", "learning"),
         *of_ranges(plain, louder),
-    ]
+    ]  # fmt: skip
     told = headline(
-        "Importance sampling lowers the MSD of federated averaging",
-        place=place,
-        text=f"by {TEXT_GAIN:g} dB",
+        "Importance sampling lowers the MSD of federated averaging", place=place, text=f"by {TEXT_GAIN:g} dB",
         ours=f"by {', '.join(gains.values())}",
         why="The gain is the mean square of gradient norms, of clients and records, over the square of their mean: "
         'what heterogeneity is put in comes out. The text\'s covariances and noise are "randomly generated", without a '
         "range. Where variances differ by a factor of ten there are a few dB to gain by any probabilities; the text's "
         "size takes norms that differ by orders of magnitude, as those of the wide ranges do, or of few loud clients.",
-        claims=[better],
-        sweep={name: [size] for name, size in sizes.items()},
-        seen_in="data",
-    )
+        claims=[better], sweep={name: [size] for name, size in sizes.items()}, seen_in="data",
+    )  # fmt: skip
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
     at_ends, both = main.where(data=ENDS), main.where(rule=BOTH)
     said = "As figure 2.5 (a); xi is in proportion to the noise."
@@ -181,13 +173,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="isfedavg-regression",
-    title="Federated averaging under importance sampling: regression",
-    source="Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5",
-    minutes=4,
-    measure=over(tasks, run, seeds=(20, 8)),
-    judge=judge,
-    tabled=("settled", "diverged", "xi"),
+    name="isfedavg-regression", title="Federated averaging under importance sampling: regression",
+    source="Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5", minutes=4,
+    measure=over(tasks, run, seeds=(20, 8)), judge=judge, tabled=("settled", "diverged", "xi"),
     method=f"""
 300 clients around one server, 100 samples each, rho = {RIDGE:g}, batches of 1 to 10 and 1 to 5 local steps by client, 6
 clients a round, mu = {STEP:g} (the text's loss has no factor 1/2). The MSD is that of the server's model from (2.74),
@@ -199,4 +187,4 @@ client in twenty has noise 10, 30 or 100 times as large, on the narrow ranges.
 
 Uniform sampling is without replacement, as the other rules are; a tenth of every importance sampling is uniform, which
 costs 0.46 dB of a gain at most. Not private: norms of gradients leave as they are.""",
-)
+)  # fmt: skip
