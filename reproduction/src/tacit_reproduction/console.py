@@ -20,17 +20,9 @@ OUTCOMES = {"holds": "holds", "open": "open", "fails": "DOES NOT HOLD"}
 
 @reported
 def run(
-    name: str | None,
-    everything: bool,
-    listed: bool,
-    quick: bool,
-    out: Path | None,
-    seed: int,
-    jobs: int | None,
-    strict: bool,
-    on: str,
-    stored: bool,
-) -> None:
+    name: str | None, everything: bool, listed: bool, quick: bool, out: Path | None, seed: int, jobs: int | None,
+    strict: bool, on: str, stored: bool,
+) -> None:  # fmt: skip
     """Do what the command's options say."""
     from tacit_reproduction.catalogue import all_studies
 

@@ -73,16 +73,9 @@ class Figure(NamedTuple):
 
 
 def curves(
-    results: Results,
-    name: str,
-    title: str,
-    caption: str,
-    measure: str,
-    *,
-    at: str = "rounds",
-    x: str = "round",
+    results: Results, name: str, title: str, caption: str, measure: str, *, at: str = "rounds", x: str = "round",
     **look: Unpack[Look],
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Return curves of a measure over the rounds.
 
     Of rows use `results.where(...)`; title and caption are above and below it. `at` is the measure that holds the
@@ -95,16 +88,9 @@ def curves(
 
 
 def dots(
-    results: Results,
-    name: str,
-    title: str,
-    caption: str,
-    measure: str,
-    *,
-    x: str,
-    x_label: str = "",
+    results: Results, name: str, title: str, caption: str, measure: str, *, x: str, x_label: str = "",
     **look: Unpack[Look],
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Return a measure of (seeds,) over a factor: joined points if its levels are numbers, else single ones.
 
     `x` is the factor, `x_label` its name on the axis (empty: the factor's); all else is as for `curves`.

@@ -12,7 +12,7 @@ from tacit.config.own_code import digest_of, package_digest
 from tacit.results import schema
 from tacit.results.pages.panels import HIGHEST
 from tacit.results.record import versions
-from tacit.results.sealed import FILES, SUMMARY, Sealed, settled
+from tacit.results.sealed import FILES, SUMMARY, settled
 from tacit_reproduction.datasets.fetch import digests, search_path
 from tacit_reproduction.verdict import Outcome, Verdict
 
@@ -68,12 +68,9 @@ _SUMMARY = _part(
 def read(directory: Path) -> dict[str, Any]:
     """Read the summary of a study."""
 
-    def summary_of(files: Sealed) -> dict[str, Any]:
-        summary = {key: value for key, value in files.summary.items() if key != FILES}
-        schema.check(_SUMMARY, summary, files.folder / SUMMARY)
-        return summary
-
-    return settled(directory, summary_of)
+    summary = settled(directory, lambda files: {key: value for key, value in files.summary.items() if key != FILES})
+    schema.check(_SUMMARY, summary, directory / SUMMARY)
+    return summary
 
 
 def outcomes(directory: Path) -> bytes:

@@ -68,30 +68,11 @@ class Network:
     full_download: bool = False
     fourth: Array | None = None  # (K, d, d, d, d) E[z z z z], or None for Gaussian samples
 
-    @property
-    def clients(self) -> int:
-        """K."""
-        return self.noise.size
-
-    @property
-    def d(self) -> int:
-        """Coordinates of the model."""
-        return int(self.correlations.shape[-1])
-
-    @property
-    def longest(self) -> int:
-        """The longest delay L."""
-        return self.delays.size - 1
-
-    @property
-    def blocks(self) -> int:
-        """Number of models in the extended error."""
-        return 1 + self.clients * (1 + self.longest)
-
-    @property
-    def takes_part(self) -> Array:
-        """(K,) the chance that a client has data and is available."""
-        return np.asarray(self.data * self.availability)
+    clients = property(lambda self: self.noise.size)  # K
+    d = property(lambda self: self.correlations.shape[-1])  # coordinates of the model
+    longest = property(lambda self: self.delays.size - 1)  # the longest delay L
+    blocks = property(lambda self: 1 + self.clients * (1 + self.longest))  # models in the extended error
+    takes_part = property(lambda self: self.data * self.availability)  # (K,) chance that a client has data and is there
 
     @cached_property
     def weights(self) -> tuple[Array, Array, Array]:
@@ -292,10 +273,9 @@ def _kept_step(net: Network, n: int) -> Step:
 
 def _fluctuation(net: Network, k: int, begin: Array) -> Array:
     """Return E[z z^T T z z^T] - R T R for samples of client k and T = `begin`."""
-    r = net.correlations[k]
-    if net.fourth is None:
-        return np.asarray(r @ begin.T @ r + r * np.sum(r * begin))
-    return np.asarray(np.einsum("abcd,bc->ad", net.fourth[k], begin) - r @ begin @ r)
+    r, fourth = net.correlations[k], net.fourth
+    gaussian = r @ begin.T @ r + r * np.sum(r * begin)
+    return np.asarray(gaussian if fourth is None else np.einsum("abcd,bc->ad", fourth[k], begin) - r @ begin @ r)
 
 
 def text_steps(net: Network) -> list[Step]:
@@ -363,8 +343,7 @@ def _covariance(together: Array, alone: Array, shared: Array, pairs: Array, dens
     `together` (..., K, K) is the mean product of the scalars, `alone` that of their means; `pairs` (d, d) are the
     second moments of one selection, which clients marked in `shared` (K, K) have in common.
     """
-    one = shared[..., None, None]
-    selections = one * pairs + (1 - one) * density**2
+    selections = shared[..., None, None] * pairs + (1 - shared[..., None, None]) * density**2
     return np.asarray(together[..., None, None] * selections - alone[..., None, None] * density**2)
 
 

@@ -105,15 +105,11 @@ def calcofi(agents: int, *, samples: int = 80_000, rounds: int = 2000, seed: int
     sizes = np.diff(samples * ends // ends[-1], prepend=0)
     if sizes.min() < 1:
         raise DataError(f"{samples} samples for {agents} agents; expected at least one for each: use more samples")
-    (path,) = datasets.files_of("calcofi", _no_download)
+    (path,) = datasets.files_of("calcofi")
     bottles = (_from_table if path.name == datasets.KNOWN["calcofi"].other else _from_prepared)(path)
     if samples >= len(bottles.y):
         raise DataError(f"{samples} samples, but there are {len(bottles.y)} complete bottles; leave some to test with")
     return CalcofiStream(bottles, sizes, rounds, seed)
-
-
-def _no_download(known: datasets.Known) -> dict[str, bytes]:
-    raise OSError("the bottle database cannot be downloaded by itself")
 
 
 @functools.cache

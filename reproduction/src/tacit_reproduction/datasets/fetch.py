@@ -131,6 +131,8 @@ def local(name: str) -> list[Path] | None:
 
 def fetched(known: Known) -> dict[str, bytes]:
     """Return the contents of the known files, each as its official address answers."""
+    if known.url == _CALCOFI:
+        raise OSError("the bottle database cannot be downloaded by itself")
     contents = {}
     for file in known.files:
         with open_url(known.url + Path(file).name * known.url.endswith("/")) as response:

@@ -1,6 +1,6 @@
 """Pages of the gallery: an index by headline, one page per text with its studies, and the same as Markdown."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,18 @@ def _document(title: str, *parts: Html) -> str:
 
 def _index(told: Sequence[tuple[Text, Sequence[Finished]]]) -> str:
     outcomes = [each for _, ours in told for each in ours]
-    done = summaries(outcomes)
+    done, failed = summaries(outcomes), (each for each in outcomes if each.summary is None)
+    lost = (html("<p class='warning'>{} did not run: {}</p>", each.study.name, each.fault) for each in failed)
     return _document(
         "tacit: five texts, run again",
         html(
             "<header><h1>Five texts, run again</h1><p class='by'>A gallery by tacit: what the texts found, and what "
             "became of it here</p></header>"
         ),
-        *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), *_lost(outcomes),
+        *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), *lost,
         _front(told), _meanings(), _filter(done), *(_section(text, ours) for text, ours in told),
         html("<footer>{}</footer>", _origin(done)),
     )  # fmt: skip
-
-
-def _lost(outcomes: Sequence[Finished]) -> Iterator[Html]:
-    for each in outcomes:
-        if each.summary is None:
-            yield html("<p class='warning'>{} did not run: {}</p>", each.study.name, each.fault)
 
 
 def _front(told: Sequence[tuple[Text, Sequence[Finished]]]) -> Html:

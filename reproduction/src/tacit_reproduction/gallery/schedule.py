@@ -40,14 +40,9 @@ def summaries(outcomes: Iterable[Finished]) -> list[dict[str, Any]]:
 
 
 def reproduce_all(
-    studies: Sequence[Study],
-    out: Path,
-    told: Callable[[Finished], object] = lambda outcome: None,
-    quick: bool = False,
-    seed: int = 0,
-    jobs: int | None = None,
-    on: str = "pool",
-) -> list[Finished]:
+    studies: Sequence[Study], out: Path, told: Callable[[Finished], object] = lambda outcome: None,
+    quick: bool = False, seed: int = 0, jobs: int | None = None, on: str = "pool",
+) -> list[Finished]:  # fmt: skip
     """Run the studies that `out` does not hold yet, `jobs` at a time, and return how each ended, in their order.
 
     `told` hears of each as it ends. `on` is "pool" for processes of this machine, or "ray" or "ray://HOST", whose
@@ -56,16 +51,18 @@ def reproduce_all(
     check_place(on)
     count, cores = core_shares(len(usable_cores()), jobs) if on == "pool" else (jobs, None)
     found = {study.name: _kept(study, out / study.name, quick, seed) for study in studies}
-    ended = {
-        study.name: Finished(study, out / study.name, found[study.name], kept=True)
-        for study in studies
-        if found[study.name]
-    }
+    before = [study for study in studies if found[study.name]]
+    ended = {study.name: Finished(study, out / study.name, found[study.name], kept=True) for study in before}
     for outcome in ended.values():
         told(outcome)
     waiting = sorted((study for study in studies if study.name not in ended), key=lambda study: -study.minutes)
     for study in waiting:
-        _make(out / study.name)
+        try:
+            (out / study.name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ResultError(
+                f"{out / study.name} cannot be written ({error}); give another directory with --out"
+            ) from error
     tasks = [(_named, study.name, (out / study.name).resolve(), quick, seed, cores) for study in waiting]
     with closing(in_parallel(_reproduce, tasks, on, count, fresh=True)) as results:  # type: ignore[type-var]
         for each in results:
@@ -88,11 +85,12 @@ def judge_all(studies: Sequence[Study], out: Path) -> list[Finished]:
     """Judge again what `out` holds of the studies, of whatever form and seed, and write its pages anew."""
     outcomes = []
     for study in studies:
-        directory = out / study.name
+        summary, fault = None, ""
         try:
-            outcomes.append(Finished(study, directory, study.judge_again(directory), kept=True))
+            summary = study.judge_again(out / study.name)
         except TacitError as error:
-            outcomes.append(Finished(study, directory, None, str(error)))
+            fault = str(error)
+        outcomes.append(Finished(study, out / study.name, summary, fault, kept=summary is not None))
     return outcomes
 
 
@@ -102,16 +100,8 @@ def _kept(study: Study, directory: Path, quick: bool, seed: int) -> dict[str, An
         summary = read(directory)
     except ResultError:
         return None
-    wanted = {"experiment": study.name, "quick": quick, "seed": seed}
-    same = all(summary[key] == value for key, value in wanted.items())
+    same = (summary["experiment"], summary["quick"], summary["seed"]) == (study.name, quick, seed)
     return summary if same and is_current(summary) else None
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResultError(f"{directory} cannot be written ({error}); give another directory with --out") from error
 
 
 def _named(name: str) -> Study:

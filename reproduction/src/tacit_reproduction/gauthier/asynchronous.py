@@ -85,10 +85,7 @@ class Cell(NamedTuple):  # one method in one environment; its fields are the tab
     clients: int = CLIENTS
     rounds: int = ROUNDS
 
-    @property
-    def of_data(self) -> tuple[str, int, int]:
-        """What its data depend on."""
-        return self.data, self.clients, self.rounds
+    of_data = property(lambda self: (self.data, self.clients, self.rounds))  # what its data depend on
 
     def sized(self, quick: bool) -> Cell:
         """Return the cell at the size of a form."""

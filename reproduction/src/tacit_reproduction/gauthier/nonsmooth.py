@@ -47,9 +47,8 @@ class Problem(NamedTuple):  # a loss of residuals and an agent's share of a regu
     l1: float = 0.0
     l2: float = 0.0
 
-    @property
     def objective(self) -> Objective:
-        """The objective of an agent."""
+        """Return the objective of an agent."""
         return (objectives.absolute if self.absolute else objectives.squared)(l2=self.l2, l1=self.l1)
 
 
@@ -173,7 +172,7 @@ def mechanism(cell: Cell, clip: float | None) -> Mechanism:
 
 
 def algorithm(cell: Cell, clip: float | None) -> Algorithm:
-    objective, noise = PROBLEMS[cell.problem].objective, mechanism(cell, clip)
+    objective, noise = PROBLEMS[cell.problem].objective(), mechanism(cell, clip)
     if cell.method == "P-ADMM":
         return algorithms.private_admm(objective, noise, cell.penalty, NEWTON_STEPS)
     vanishing = algorithms.inverse_sqrt(cell.step)
@@ -183,27 +182,19 @@ def algorithm(cell: Cell, clip: float | None) -> Algorithm:
     return linearised(objective, vanishing, noise, cell.penalty)
 
 
-def seen_before_noise(method: Algorithm) -> Algorithm:
-    """Return the same method, of which a run records w_k of (3.8) in place of the released w_k + noise of (3.9)."""
-    (phase,) = method.phases
-    return before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
-
-
 def outcome(
-    method: Algorithm,
-    problem: Problem,
-    seeds: tuple[int, int],
-    rounds: int,
-    every: int,
-    averaged: Counts | None = None,
-    dtype: str = "float32",
-) -> dict[str, Any]:
+    method: Algorithm, problem: Problem, seeds: tuple[int, int], rounds: int, every: int,
+    averaged: Counts | None = None, dtype: str = "float32",
+) -> dict[str, Any]:  # fmt: skip
     """Run a method for seeds (first, number) and return sum_k ||w_k - w_c||^2 / ||w_c||^2, in the end in dB.
 
-    At `averaged` rounds the means of all models recorded so far are judged by the objective of all data.
+    What is judged is w_k of (3.8), not the released w_k + noise of (3.9). At `averaged` rounds the means of all models
+    recorded so far are judged by the objective of all data.
     """
+    (phase,) = method.phases
+    exact = before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
     run = finished_run(
-        seen_before_noise(method), lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
+        exact, lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
         lambda seed: data(seed).stream(), rounds=rounds, repeats=seeds[1], seed=seeds[0], dtype=dtype,
         record={"models": lambda models: models}, record_every=every,
     )  # fmt: skip

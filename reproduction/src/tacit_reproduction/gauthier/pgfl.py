@@ -43,10 +43,7 @@ class Problem(NamedTuple):  # properties of the data, and their units
     clip: float = CLIP  # C of our loss, half of the text's, for models of size 1
     servers: str = "random"
 
-    @property
-    def units(self) -> str:
-        """In figures."""
-        return f"C = {self.clip:g}, rho = {self.penalty:g}"
+    units = property(lambda self: f"C = {self.clip:g}, rho = {self.penalty:g}")  # in figures
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -183,11 +180,6 @@ def run(task: Task) -> list[Row]:
     return parted({}, places, seeds, measured)
 
 
-def mean_decibels(values: Floats) -> float:
-    """Return 10 log10 of the mean over seeds; a mean of decibels would be that of clusters that lie close by chance."""
-    return float(decibels(np.mean(values)))
-
-
 def excess(name: str, first: Floats, second: Floats) -> Pair:
     """Return two samples of deviations in per cent of the second's mean, as the text averages before it takes dB."""
     share = 100 / float(np.mean(second))
@@ -206,8 +198,8 @@ class Found:
         return self.results.of("nmsd", **key)[:, int(np.searchsorted(self.results.of("rounds", **key), after))]
 
     def db(self, *what: Any) -> str:
-        """Return a mean in dB."""
-        return f"{mean_decibels(self(*what)):.1f}"
+        """Return 10 log10 of the mean over seeds; a mean of dB would be that of clusters that lie close by chance."""
+        return f"{decibels(np.mean(self(*what))):.1f}"
 
     def over(self, worse: Setting, better: Setting, problem: Problem = USUAL, after: int = ROUNDS) -> Pair:
         """By how much one is above another."""

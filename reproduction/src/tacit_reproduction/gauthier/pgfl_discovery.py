@@ -20,7 +20,7 @@ from tacit_reproduction.figures import dots
 from tacit_reproduction.gauthier import pgfl
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, ROUNDS, Problem, Setting, World, excess
 from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Floats, Results, Row, decibels
+from tacit_reproduction.table import Results, Row, decibels
 from tacit_reproduction.verdict import Pair, above, judged
 from tacit_reproduction.workers import Crew
 
@@ -36,9 +36,12 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
     worlds = [pgfl.world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]
     noise: Any = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
     one = pgfl.simulated(Setting("GFL", **noise), worlds, first, ROUNDS)
+    # With noise a multiplier is the gradient less that round's noise times rho: an average has less of it.
+    at = (one.recorded_rounds > WARMUP // 2) & (one.recorded_rounds <= WARMUP)
+    duals = np.mean(one.recorded["dual"][:, at], axis=1)  # (repeats, clients, d)
     labels: list[list[int]] = [
         find_clusters(dual, CLUSTERS, seed=0, weight=w.stream.data_size).labels.tolist()
-        for dual, w in zip(duals_after(one, WARMUP), worlds, strict=True)
+        for dual, w in zip(np.asarray(duals, np.float64), worlds, strict=True)
     ]
     guessed = [
         w._replace(topology=federation(w.topology.links["servers"], CLIENTS, clusters=own))
@@ -60,15 +63,6 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
         for k, spread in enumerate(spreads)
         for kind, measured in found.items()
     ]
-
-
-def duals_after(outcome: Any, rounds: int) -> Floats:
-    """Return (repeats, clients, d) the multipliers, averaged over the later half of so many rounds.
-
-    With noise a multiplier is the gradient less that round's noise times rho: an average has less of it.
-    """
-    at = (outcome.recorded_rounds > rounds // 2) & (outcome.recorded_rounds <= rounds)
-    return np.asarray(np.mean(outcome.recorded["dual"][:, at], axis=1), np.float64)
 
 
 def knowing(world: World) -> float:

@@ -24,10 +24,7 @@ class Group(NamedTuple):  # tasks of the clusters, and numbers of clients and im
     sizes: tuple[int, int] = (2, 4)  # range of D_k
     cohort: int | None = 3  # clients that a server calls in a round; None: all
 
-    @property
-    def classes(self) -> tuple[int, ...]:
-        """All classes of its tasks."""
-        return tuple(sorted({label for task in self.tasks for side in task for label in side}))
+    classes = property(lambda self: tuple(sorted({label for task in self.tasks for side in task for label in side})))
 
 
 def _organs(*sides: tuple[str, str]) -> Group:
@@ -54,11 +51,8 @@ def loaded(source: str) -> Dataset:
 
 @functools.cache
 def images(source: str, classes: tuple[int, ...]) -> Dataset:
-    return of_norm_one(loaded(source), classes)
-
-
-def of_norm_one(data: Dataset, classes: Sequence[int]) -> Dataset:
-    """Return the rows of some classes, each scaled to norm 1, in the same parts."""
+    """Return the images of some classes, each scaled to norm 1, in the same parts."""
+    data = loaded(source)
     kept = np.isin(data.y, classes)
     x, before = data.x[kept], np.concatenate([[0], np.cumsum(kept)])
     parts = {name: slice(int(before[part.start]), int(before[part.stop])) for name, part in data.parts.items()}

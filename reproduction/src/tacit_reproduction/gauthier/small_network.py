@@ -44,10 +44,7 @@ class World(NamedTuple):  # data that all runs of a setting share
     noise: Floats  # (K,) variances
     truth: Floats  # (d,) w*, of norm 1
 
-    @property
-    def correlations(self) -> Floats:
-        """(K, d, d) R_k."""
-        return np.asarray(self.roots @ np.swapaxes(self.roots, 1, 2))
+    correlations = property(lambda self: self.roots @ np.swapaxes(self.roots, 1, 2))  # (K, d, d) R_k
 
 
 def world(setting: Setting) -> World:

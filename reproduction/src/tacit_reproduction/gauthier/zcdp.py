@@ -35,7 +35,7 @@ def run(task: tuple[Cell, float, int, int]) -> dict[str, Any]:
     problem, those = PROBLEMS[cell.problem], (first, seeds)
     if np.isinf(cell.total):
         vanishing = algorithms.inverse(cell.step)
-        plain = algorithms.zcdp_admm(problem.objective, vanishing, penalty=cell.penalty)
+        plain = algorithms.zcdp_admm(problem.objective(), vanishing, penalty=cell.penalty)
         return ns.outcome(plain, problem, those, LIMIT_ROUNDS, LOOKS, AVERAGED_LONG, "float64")
     return ns.outcome(ns.algorithm(cell, clip), problem, those, ROUNDS, 1, AVERAGED if cell.method == OURS else None)
 

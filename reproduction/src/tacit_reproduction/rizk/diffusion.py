@@ -50,15 +50,9 @@ class Draws(Stream):
     """
 
     def __init__(
-        self,
-        x: NDArray[Any],
-        y: NDArray[Any],
-        own: Sequence[NDArray[np.int64]],
-        rounds: int,
-        seed: int,
-        name: str,
-        batch: int = 1,
-    ) -> None:
+        self, x: NDArray[Any], y: NDArray[Any], own: Sequence[NDArray[np.int64]], rounds: int, seed: int,
+        name: str, batch: int = 1,
+    ) -> None:  # fmt: skip
         rng = np.random.default_rng([seed, len(own), rounds])
         shape = rounds if batch == 1 else (rounds, batch)
         self._x, self._y = x, y

@@ -40,16 +40,9 @@ class Star(NamedTuple):  # one repeat: a server's clients
 
 
 def around_servers(
-    objective: Objective,
-    step: float,
-    rule: str,
-    stars: Sequence[Star],
-    measure: Callable[[Floats], Any],
-    rounds: int,
-    every: int,
-    cohort: int,
-    most_steps: int,
-) -> tuple[NDArray[np.int64], Floats]:
+    objective: Objective, step: float, rule: str, stars: Sequence[Star], measure: Callable[[Floats], Any],
+    rounds: int, every: int, cohort: int, most_steps: int,
+) -> tuple[NDArray[np.int64], Floats]:  # fmt: skip
     """Run one rule; return the recorded rounds, and (stars, points) of a measure of the servers' models."""
     clients, places = stars[0].data.y.shape
     ranges = tuple(enumerate((most_steps, MOST_BATCH)))  # of E_k and B_k
