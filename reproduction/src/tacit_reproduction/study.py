@@ -5,10 +5,14 @@ figures which columns are drawn. Running and judging are apart: `outcomes.npz` h
 headlines and pages can be made again of it (`tacit reproduce --stored`).
 """
 
+import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +24,57 @@ from tacit.results.record import machine, versions
 from tacit.results.sealed import put, seal
 from tacit.results.store import REPORT
 from tacit.simulator import simulate
+from tacit.sweeps.workers import Lost, in_parallel
 from tacit_reproduction.datasets.fetch import digests, looked_for, search_path
 from tacit_reproduction.figures import Figure
 from tacit_reproduction.summary import OUTCOMES, code_digest, outcomes, read
 from tacit_reproduction.table import Results, cells_of, loaded
 from tacit_reproduction.verdict import Claim, Headline, shown
-from tacit_reproduction.workers import Crew, crew
+
+Crew = Callable[[str, Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""(words for the display, function of a task, tasks) -> results in the order of the tasks."""
+
+
+def crew(workers: int | None = None, told: Callable[[int, int], object] = lambda done, total: None) -> Crew:
+    """Return what does tasks in `workers` processes (default: one per usable core, at most eight; one: this process).
+
+    A result depends on its task only, so the number of processes changes no figure. Give long tasks first. `told` hears
+    how many tasks of all that were given so far are done, and of how many.
+    """
+    done = total = 0
+
+    def do_all(what: str, do: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        from rich.console import Console
+        from rich.progress import track
+
+        nonlocal done, total
+        total += len(tasks)
+        told(done, total)
+        found: dict[int, Any] = {}
+        look: dict[str, Any] = {"total": len(tasks), "transient": True, "disable": not sys.stderr.isatty()}
+        with closing(in_parallel(partial(_noting, do), tasks, workers=workers)) as results:  # type: ignore[type-var]
+            for ended in track(results, what, console=Console(stderr=True), **look):
+                if isinstance(ended.result, Lost):
+                    raise TacitError(ended.result.reason)
+                found[ended.task], asked = ended.result
+                looked_for(asked)
+                done += 1
+                told(done, total)
+        return [found[k] for k in range(len(tasks))]
+
+    return do_all
+
+
+def _noting(do: Callable[[Any], Any], task: Any) -> tuple[Any, frozenset[str]]:
+    """Return the result, and the data files that were asked for; say where a fault that nobody meant came from."""
+    try:
+        return do(task), looked_for()
+    except TacitError:
+        raise
+    except Exception:
+        traceback.print_exc()
+        raise
+
 
 SEEDS_APART = 1000  # between the first seeds of two runs of a study
 ORIGIN = ("quick", "seed", "seconds", "date", "machine", "versions", "made_of")

@@ -15,10 +15,9 @@ from tacit.privacy.spending import DELTA
 from tacit_reproduction.dissertation import mnist_parts as parts
 from tacit_reproduction.dissertation.mnist_parts import CLIENTS, COMPONENT, NEIGHBOURS, client_stream, load
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.study import Judgement, Study, finished_run, over
+from tacit_reproduction.study import Crew, Judgement, Study, finished_run, over
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, brief, fact, headline, judged, shown, within
-from tacit_reproduction.workers import Crew
 
 MOMENTUM, CITED_CLIP, POINTS = 0.9, 15.0, 5  # momentum and l2 clip of the cited code; points of a curve
 PRINTED = {0.1: {"proposed": 93.28, "fedavg": 91.47}, 0.5: {"proposed": 94.01, "fedavg": 92.59}}

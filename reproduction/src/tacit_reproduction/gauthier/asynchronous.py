@@ -19,10 +19,9 @@ from tacit.streams import Batch
 from tacit.streams.arrivals import ArrivalStream
 from tacit_reproduction.datasets.calcofi import ARRIVALS, CalcofiStream, calcofi
 from tacit_reproduction.figures import Figure, curves
-from tacit_reproduction.study import finished_run
+from tacit_reproduction.study import Crew, finished_run
 from tacit_reproduction.table import Floats, Results, cells_of, decibels, late
 from tacit_reproduction.verdict import Pair
-from tacit_reproduction.workers import Crew
 
 CLIENTS, FEATURES, ROUNDS = 256, 200, 2000
 QUICK_CLIENTS, QUICK_ROUNDS = 64, 500

@@ -7,10 +7,9 @@ import numpy as np
 from tacit_reproduction.analysis.mean_square import Network, steady_state
 from tacit_reproduction.gauthier import asynchronous as net
 from tacit_reproduction.gauthier.asynchronous import ROUNDS, SEEDS, STEP, VARIANTS, Cell, apart, learning_curves
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of, decibels
 from tacit_reproduction.verdict import Claim, above, fact, judged, ordered, within
-from tacit_reproduction.workers import Crew
 
 ALIKE = 0.25  # in dB: what "the same performance" is taken to mean
 SIZES = {1: "U1, m = 1", 4: "U1", 32: "U1, m = 32"}  # the text's m

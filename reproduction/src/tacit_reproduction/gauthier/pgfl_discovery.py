@@ -19,10 +19,9 @@ from tacit.metrics import agreement, normalised_deviation
 from tacit_reproduction.figures import dots
 from tacit_reproduction.gauthier import pgfl
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, ROUNDS, Problem, Setting, World, excess
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, decibels
 from tacit_reproduction.verdict import Pair, above, judged
-from tacit_reproduction.workers import Crew
 
 WARMUP, SPREADS = 50, (0.15, 0.5)
 RECORDS = {"2 to 9": (2, 9), "10 to 30": (10, 30), "40 to 90": (40, 90)}

@@ -7,10 +7,9 @@ from typing import Any
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier import pgfl, pgfl_optimum
 from tacit_reproduction.gauthier.pgfl import PENALTY, PHI, ROUNDS, USUAL, ZETA, Found, Problem, Setting, Task, excess
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, decibels
 from tacit_reproduction.verdict import Claim, Headline, Pair, Rule, above, below, fact, headline, judged
-from tacit_reproduction.workers import Crew
 
 PLAIN, MIXED, FADING = Setting(), Setting(tau=0.4), Setting(tau=0.4, fade=0.98)
 GFL, CLUSTERFL, EVERYBODY = Setting("GFL"), Setting("ClusterFL", 0.4), MIXED._replace(noise="clipped")

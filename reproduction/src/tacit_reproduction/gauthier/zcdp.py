@@ -13,10 +13,9 @@ from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier import nonsmooth as ns
 from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, PROBLEMS, ROUNDS, VANISHING, Cell, Method, Name
 from tacit_reproduction.gauthier.zcdp_tuning import CLASSIC_UP_TO, RATIO, SEEDS, known, tuned
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of
 from tacit_reproduction.verdict import Claim, Pair, below, fact, headline, judged, slopes
-from tacit_reproduction.workers import Crew
 
 TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # rho of a whole run; the text's are in its figures alone
 TUNING_FROM = 500  # first tuning seed, counted from the first that is judged

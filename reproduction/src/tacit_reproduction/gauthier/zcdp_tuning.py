@@ -8,8 +8,8 @@ import numpy as np
 
 from tacit_reproduction.gauthier import nonsmooth as ns
 from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, VANISHING, Cell, Method, Name
+from tacit_reproduction.study import Crew
 from tacit_reproduction.tuning import bracket
-from tacit_reproduction.workers import Crew
 
 CLASSIC_UP_TO = 30.0
 """Total rho beyond which the classic calibration is not proven: some round would have an epsilon of 1 or more."""

@@ -10,7 +10,7 @@ from tacit.streams import Stream
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.figures import Figure, dots
 from tacit_reproduction.li import dola
-from tacit_reproduction.li.documents import Representation, load
+from tacit_reproduction.li.accuracies import Representation, load
 from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Factor, Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Rule, above, below, brief, headline

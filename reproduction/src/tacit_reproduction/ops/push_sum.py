@@ -7,10 +7,9 @@ import numpy as np
 
 from tacit_reproduction.figures import Figure, Label, curves
 from tacit_reproduction.ops.runs import FRACTIONS, METHODS, Design, Network, Task, load, run
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import NOT_WORSE, Claim, Pair, below, headline, judged, slopes
-from tacit_reproduction.workers import Crew
 
 PERCENT = {fraction: f"{100 * fraction:.0f} % stochastic" for fraction in FRACTIONS}
 

@@ -8,9 +8,17 @@ import numpy as np
 from tacit import objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk.diffusion import METHODS, WORDS, Draws, mechanism, network
+from tacit_reproduction.rizk.diffusion import (
+    METHODS,
+    PER_TEXT_STEP,
+    WORDS,
+    Draws,
+    deviations,
+    in_decibels,
+    mechanism,
+    network,
+)
 from tacit_reproduction.rizk.ijcnn1 import digest
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, deviations, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, fact, headline, within

@@ -10,8 +10,8 @@ from tacit import algorithms, graphs, objectives
 from tacit.privacy import laplace_of_size, unprotected
 from tacit.streams import linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk import settings
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
+from tacit_reproduction.rizk import diffusion as settings
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, climb, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Pair, above, below, fact, headline, judged, slopes, within

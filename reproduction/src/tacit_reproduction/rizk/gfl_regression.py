@@ -10,9 +10,8 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk import settings
-from tacit_reproduction.rizk.diffusion import WORDS, mechanism, network
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
+from tacit_reproduction.rizk import diffusion as settings
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, WORDS, climb, in_decibels, mechanism, network
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within

@@ -8,8 +8,8 @@ import numpy as np
 from tacit import objectives
 from tacit.streams import Batch, LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, in_decibels
 from tacit_reproduction.rizk.importance_ijcnn1 import Star, around_servers
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels
 from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, judged
