@@ -32,5 +32,4 @@ def before_noise(method: Algorithm, look: Look) -> Algorithm:
 
     return method._replace(
         init={"peer": init}, phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
-        model=lambda state: state[1], privacy=PrivacyStatement.none(), diagnostics={}, continuation={},
-    )  # fmt: skip
+        model=lambda state: state[1], privacy=PrivacyStatement.none(), diagnostics={}, continuation={})  # fmt: skip

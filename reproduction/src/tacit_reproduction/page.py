@@ -93,8 +93,7 @@ def result(summary: Mapping[str, Any], number: int) -> Html:
         KEYS[each["verdict"]], anchor(summary, number), each["verdict"], each["headline"], badge(each["verdict"]),
         versus(each), each["why"],
         html("<ul class='swept' aria-label='Settings that the text leaves open'>{}</ul>", swept) if swept else NOTHING,
-        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary),
-    )  # fmt: skip
+        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary))  # fmt: skip
 
 
 def badge(verdict: Verdict) -> Html:
@@ -106,8 +105,7 @@ def versus(headline: Mapping[str, Any]) -> Html:
     """Return the text's numbers beside ours."""
     return html(
         "<div class='versus'><div><b>Text, {}</b>{}</div><div><b>Here</b>{}</div></div>",
-        headline["place"], headline["text"], headline["ours"],
-    )  # fmt: skip
+        headline["place"], headline["text"], headline["ours"])  # fmt: skip
 
 
 def anchor(summary: Mapping[str, Any], number: int) -> str:
@@ -134,8 +132,7 @@ def drawn(prefix: str, figure: Mapping[str, Any], small: bool = False) -> Html:
         return joined(plots)
     return html(
         "<figure class='drawn'><h3>{}</h3><div class='plots'>{}</div><figcaption>{}</figcaption></figure>",
-        figure["title"], joined(plots), figure["caption"],
-    )  # fmt: skip
+        figure["title"], joined(plots), figure["caption"])  # fmt: skip
 
 
 def _curve(number: int, line: Mapping[str, Any], small: bool) -> Curve:
@@ -154,8 +151,7 @@ def claims(summary: Mapping[str, Any]) -> Html:
     found = [
         ("own" if each["ours"] else "",
          (each["claim"], each["text"] or "our own question", each["figure"], OUTCOMES[each["outcome"]]))
-        for each in summary["claims"]
-    ]  # fmt: skip
+        for each in summary["claims"]]  # fmt: skip
     return _table("Claims", "claims", ("claim", "text", "found", "outcome"), found)
 
 
@@ -166,8 +162,7 @@ def _table(label: str, kind: str, columns: Sequence[str], rows: Iterable[tuple[s
     return html(
         "<div class='scroll' role='region' aria-label='{}' tabindex='0'><table class='{}'><thead><tr>{}</tr></thead>"
         "<tbody>{}</tbody></table></div>",
-        label, kind, head, joined(lines),
-    )  # fmt: skip
+        label, kind, head, joined(lines))  # fmt: skip
 
 
 def _how(summary: Mapping[str, Any]) -> Html:

@@ -112,8 +112,7 @@ class Study:
             origin = {
                 "quick": quick, "seed": seed, "seconds": round(time.perf_counter() - begun, 2),
                 "date": datetime.now(UTC).date().isoformat(), "machine": machine(), "versions": versions(),
-                "made_of": {"code": code, "data": digests(looked_for(), search_path())},
-            }  # fmt: skip
+                "made_of": {"code": code, "data": digests(looked_for(), search_path())}}  # fmt: skip
             summary = self._write(results.content(), origin, out)
             log.end("done", len(results.rows))
             return summary
@@ -144,8 +143,7 @@ class Study:
             "headlines": [{**each._asdict(), "claims": list(each.claims)} for each in judgement.headlines],
             "figures": [figure.as_json() for figure in judgement.figures], "table": self._table(results),
             "method": [" ".join(paragraph.split()) for paragraph in self.method.split("\n\n")],
-            "data": str(results.facts.get("data", "")), **origin,
-        }  # fmt: skip
+            "data": str(results.facts.get("data", "")), **origin}  # fmt: skip
 
     def _table(self, results: Results) -> dict[str, Any]:
         rows = [row for row in results.rows if any(name in row.measures for name in self.tabled)]

@@ -44,12 +44,10 @@ def _placed(figure: Any) -> Any:
 _several = list.__class_getitem__
 _CLAIM = _part(
     "claim", claim=Text, holds=bool, figure=Text, headline=Text, verdict=Verdict | None, text=Text, ours=bool,
-    seen_in=str, outcome=Outcome,
-)  # fmt: skip
+    seen_in=str, outcome=Outcome)  # fmt: skip
 _HEADLINE = _part(
     "headline", headline=Text, verdict=Verdict, place=Text, text=Text, ours=Text, why=Text, seen_in=str,
-    settings=dict[str, Outcome],
-)  # fmt: skip
+    settings=dict[str, Outcome])  # fmt: skip
 _BOUND = (Numbers | None, None)
 _LINE = _part("line", _even, label=Text, at=Numbers, mean=Numbers, low=_BOUND, high=_BOUND)
 _PANEL = _part("panel", title=Text, lines=_several(_LINE))
@@ -61,8 +59,7 @@ _SUMMARY = _part(
     "summary", experiment=Text, title=Text, source=Text, claims=_several(_CLAIM), headlines=_several(_HEADLINE),
     figures=_several(_FIGURE), table=_part("table", columns=list[Text], rows=list[list[Text]]), method=list[Text],
     data=Text, quick=bool, seed=schema.Count, seconds=schema.Seconds, date=Text, machine=Text, versions=dict[str, str],
-    made_of=_part("made_of", code=str, data=dict[str, str | None]),
-)  # fmt: skip
+    made_of=_part("made_of", code=str, data=dict[str, str | None]))  # fmt: skip
 
 
 def read(directory: Path) -> dict[str, Any]:

@@ -61,8 +61,7 @@ class CalcofiStream(ArrivalStream):
             bottles.x[held], bottles.y[held], sizes, rounds, np.random.default_rng([seed, ARRIVALS]),
             name="calcofi",
             description=f"CalCOFI, {len(held):,} of {len(bottles.y):,} complete bottles ({bottles.origin}) by place in "
-            f"{rounds} rounds, salinity from {', '.join(COLUMNS)}, all standardised, seed {seed}",
-        )  # fmt: skip
+            f"{rounds} rounds, salinity from {', '.join(COLUMNS)}, all standardised, seed {seed}")  # fmt: skip
         what = "means and deviations over all bottles of CalCOFI, a published data set"
         self.learnt = (Learnt("scaling", what, "take rows of your own", public=True),)
 

@@ -43,41 +43,31 @@ KNOWN = {
         {
             "occupancy/datatraining.txt": "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56",
             "occupancy/datatest.txt": "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f",
-            "occupancy/datatest2.txt": "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095",
-        },
-        f"{_UCI}/static/public/357/occupancy+detection.zip", f"{_UCI}/dataset/357/occupancy+detection",
-    ),
+            "occupancy/datatest2.txt": "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095"},
+        f"{_UCI}/static/public/357/occupancy+detection.zip", f"{_UCI}/dataset/357/occupancy+detection"),
     "susy": Known(
         {"susy_subset.npz": "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"},
         f"{_UCI}/ml/machine-learning-databases/00279/SUSY.csv.gz", f"{_UCI}/dataset/279/susy",
-        "susy_official_subset.npz",
-    ),
+        "susy_official_subset.npz"),
     "rcv1": Known(
         {"rcv1_v2_subset.npz": "42fe6ebdd8206a8763f81f8d9a06c9677fa6be81c8adf01367ba3fac0de0e666"},
-        f"{_LIBSVM}/rcv1_train.binary.bz2", f"{_LIBSVM}.html#rcv1.binary", "rcv1_official_train.npz",
-    ),
+        f"{_LIBSVM}/rcv1_train.binary.bz2", f"{_LIBSVM}.html#rcv1.binary", "rcv1_official_train.npz"),
     "mnist": Known(
         {
             "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
             "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
             "mnist/t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        },
+            "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"},
         "https://ossci-datasets.s3.amazonaws.com/mnist/",  # a mirror: what the publisher answers is often a page
-        "http://yann.lecun.com/exdb/mnist/",
-    ),
+        "http://yann.lecun.com/exdb/mnist/"),
     "ijcnn1": Known(
-        {f"ijcnn1/ijcnn1.{part}.bz2": "" for part in ("tr", "val", "t")}, f"{_LIBSVM}/", f"{_LIBSVM}.html#ijcnn1"
-    ),
+        {f"ijcnn1/ijcnn1.{part}.bz2": "" for part in ("tr", "val", "t")}, f"{_LIBSVM}/", f"{_LIBSVM}.html#ijcnn1"),
     "organamnist": Known(
         {"organamnist.npz": "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"},
-        "https://zenodo.org/records/10519652/files/organamnist.npz", "https://medmnist.com",
-    ),
+        "https://zenodo.org/records/10519652/files/organamnist.npz", "https://medmnist.com"),
     "calcofi": Known(
         {"calcofi_bottle_1970_2020.npz": "dca8eb9d2fa1a9491dd247bed23bfd093ed316b2bdc672cb0c5703be90f16921"},
-        _CALCOFI, _CALCOFI, "bottle.csv",
-    ),
-}  # fmt: skip
+        _CALCOFI, _CALCOFI, "bottle.csv")}  # fmt: skip
 
 
 def available(name: str) -> bool:

@@ -93,8 +93,7 @@ def run(task: tuple[Cell, int, int], method: Callable[[Cell, int], Algorithm], a
         run = finished_run(
             algorithm, lambda seed: random_digraph(AGENTS, LINKS, seed), lambda seed: stream(seed, horizons[-1]),
             rounds=rounds, repeats=seeds, seed=first,
-            figures={} if algorithm.constraints else {BUDGET.name: BUDGET.value}, record_every=rounds,
-        )  # fmt: skip
+            figures={} if algorithm.constraints else {BUDGET.name: BUDGET.value}, record_every=rounds)  # fmt: skip
         at = np.array(horizons if any_time else [rounds]) - 1
         parts.append([np.cumsum(np.float64(run.per_round[name]), axis=1)[:, at] for name in ("loss", BUDGET.name)])
     loss, overspent = (np.concatenate(totals, axis=1) for totals in zip(*parts, strict=True))

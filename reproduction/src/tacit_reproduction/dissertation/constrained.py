@@ -63,30 +63,25 @@ def judge(results: Results) -> Judgement:
     season = grows("Regret against points that keep every season", by_season, "regret", seen_in="season")
     noisier = rising(
         "Regret rises as eps falls", [private.where(epsilon=e) for e in private.levels("epsilon")], "regret",
-        text="(3.5): the bound grows like 1 / eps; nothing was run", seen_in="season",
-    )  # fmt: skip
+        text="(3.5): the bound grows like 1 / eps; nothing was run", seen_in="season")  # fmt: skip
     free = judged(
         f"Mirror descent without the budget overspends by more than {OVERSPENT:g} per round",
         Pair("", by_season.of("overspent", kind="free")[:, -1] / rounds[-1], OVERSPENT),
-        above(), seen_in="spending",
-    )  # fmt: skip
+        above(), seen_in="spending")  # fmt: skip
     secret = private.where(epsilon=EPSILON)
     dual = judged(
         "A multiplier released with noise has less regret than a private one, at a small part of its total epsilon",
         Pair("per round", released.of("regret")[:, -1] / rounds[-1], secret.of("regret")[:, -1] / rounds[-1]),
         below(), seen_in="season",
         note=f"Booked for a record over the run: {released.of('booked'):,.0f} where it is released, "
-        f"{secret.of('booked'):,.0f} where it is private, as every release then depends on every record",
-    )  # fmt: skip
+        f"{secret.of('booked'):,.0f} where it is private, as every release then depends on every record")  # fmt: skip
     headlines = [
         headline(
             "With a budget for the long run regret and violation are sublinear", place="Theorem 1 of chapter 3",
             text="bounds: O(V T / (eps max W_uu)) on regret, itself linear in T; O(T^(-1/4)) on the violation",
             ours=f"regret: {regret.figure}. Spending: {violation.figure}",
             why="Against points that keep every single round agents even gain: they use slack that those may not.",
-            claims=[regret, violation], seen_in="spending",
-        )
-    ]  # fmt: skip
+            claims=[regret, violation], seen_in="spending")]  # fmt: skip
     axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True}
     figures = [
         curves(by_season, "spending", "Spending beyond the budget", "Per agent, in sum of T rounds.",
@@ -112,5 +107,4 @@ horizons. Multipliers are private unless said otherwise.
 {HOW}.
 
 The text runs nothing, and its regret bound is linear in T. Not run any more: a second problem (a classifier whose use
-costs), other dampings, and a budget that nobody can keep.""",
-)  # fmt: skip
+costs), other dampings, and a budget that nobody can keep.""")  # fmt: skip

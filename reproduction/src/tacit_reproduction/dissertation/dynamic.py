@@ -100,8 +100,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
         dynamic_mirror_descent(objectives.squared(), step, mirror=geometry.mirror, window=WINDOW),
         lambda repeat: graphs[repeat - first].with_dynamics(OptOut(cell.away)) if cell.away else graphs[repeat - first],
         lambda repeat: streams[repeat - first], rounds=cell.rounds, repeats=len(places), seed=first,
-        record_every=cell.rounds,
-    )  # fmt: skip
+        record_every=cell.rounds)  # fmt: skip
     paths = [target(geometry, speed, cell.rounds, seed) for speed, seed in places]
     best = np.array([loss(*each) for each in zip(streams, paths, strict=True)])
     begun = np.full((cell.rounds, DIMENSIONS), geometry.centre)
@@ -131,21 +130,18 @@ def judge(results: Results) -> Judgement:
                 [Pair(f"{name}, {slow:g} under {fast:g} rad per round", low, high) for name in names
                  for (slow, low), (fast, high) in pairwise(zip(SPEEDS, regret[name][:, -1].T, strict=True))],
                 below(), seen_in="path",
-                text="(5.25): the bound has the term M V A_T / eta, linear in the path length; nothing was run",
-            ),
+                text="(5.25): the bound has the term M V A_T / eta, linear in the path length; nothing was run"),
             judged(
                 "Regret / (sqrt(T) (1 + A_T)) is at no speed and horizon above that of the shortest run without drift "
                 f"by more than {SPARE:.0%}",
                 [Pair(f"{name}, largest", found[:, 1:].max(axis=1), (1 + SPARE) * found[:, 0])
                  for name, found in flat.items()],
                 below(), seen_in="order",
-                text="(5.25): order sqrt(T) (1 + A_T) for eta = c / sqrt(T), as we read it; nothing was run",
-            ),
+                text="(5.25): order sqrt(T) (1 + A_T) for eta = c / sqrt(T), as we read it; nothing was run"),
             judged(
                 "Without drift dynamic regret grows more slowly than T",
                 [Pair(f"{name}, slope", jackknife(horizons, found[:, :, 0]), 1.0) for name, found in regret.items()],
-                below(), seen_in="order", text="remark after (5.25): regret is sublinear; nothing was run",
-            ),
+                below(), seen_in="order", text="remark after (5.25): regret is sublinear; nothing was run"),
         ]  # fmt: skip
 
     claims = follows(list(GEOMETRIES))
@@ -153,8 +149,7 @@ def judge(results: Results) -> Judgement:
         f"With {MOST_AWAY:.0%} of the clients away regret stays below that of never learning, up to {SPEEDS[-2]:g} rad",
         [Pair(f"{name}, {SPEEDS[k]:g} rad", last.of("regret", geometry=name, away=MOST_AWAY)[:, k],
               last.of("idle", geometry=name, away=0.0)[:, k]) for name in GEOMETRIES for k in range(len(SPEEDS) - 1)],
-        below(), seen_in="path",
-    )  # fmt: skip
+        below(), seen_in="path")  # fmt: skip
 
     def listed(measure: str, name: str) -> str:
         return ", ".join(f"{value:.3g}" for value in last.of(measure, geometry=name, away=0.0).mean(axis=0))
@@ -167,17 +162,14 @@ def judge(results: Results) -> Judgement:
             ours=f"regret per client, T = {horizons[-1]:,}: {'; '.join(ours)}",
             why="Both geometries that the text names are run. For A_T beyond sqrt(T) the bound is more than any model "
             "can lose, and its term 2 T L^2 V eta_0 (...) is linear in T unless eta_0 falls with T.",
-            claims=claims, sweep={name: follows([name]) for name in GEOMETRIES}, seen_in="path",
-        )
-    ]  # fmt: skip
+            claims=claims, sweep={name: follows([name]) for name in GEOMETRIES}, seen_in="path")]  # fmt: skip
     words = {0.0: "everybody present", MOST_AWAY: f"{MOST_AWAY:.0%} away"}
     axes: dict[str, Any] = {"panels": "geometry", "log_y": True, "words": words}
     figures = [
         curves(last, "path", "Dynamic regret and path length", "Longest horizon. The text has a bound only.",
                "moving", lines="away", at="path", x="path length A_T", y="dynamic regret", log_x=True, **axes),
         curves(present, "order", "Regret in units of the bound's order", "Regret per client / (sqrt(T) (1 + A_T)).",
-               "ratio", lines="rounds", at="speeds", x="radians per round", **axes),
-    ]  # fmt: skip
+               "ratio", lines="rounds", at="speeds", x="radians per round", **axes)]  # fmt: skip
     return Judgement([*claims, learns], headlines, figures)
 
 
@@ -193,5 +185,4 @@ prediction time minus that of the target, which is the best model of every round
 All settings of a seed meet the same features, noise of readings and links.
 
 Not run any more, as the bound does not ask it: clients alone, other shares of absent clients, noise of privacy, and the
-exponent with which regret grows with A_T.""",
-)  # fmt: skip
+exponent with which regret grows with A_T.""")  # fmt: skip

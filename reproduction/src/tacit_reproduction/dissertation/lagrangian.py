@@ -42,13 +42,11 @@ def judge(results: Results) -> Judgement:
     def both(rows: list[Row]) -> list[Claim]:
         rounds, asked = rows[0].measures["rounds"], (
             ("regret", f"Regret against points that keep every {SEASON} rounds", f"{order}; figure 4.1 draws it"),
-            ("overspent", "Spending beyond the budget", "(4.17): O(sqrt(V T)), here slope 0.75"),
-        )  # fmt: skip
+            ("overspent", "Spending beyond the budget", "(4.17): O(sqrt(V T)), here slope 0.75"))  # fmt: skip
         return [
             sublinear(f"{what} grows more slowly than T", rounds, {words(row): row.measures[measure] for row in rows},
                       text=bound, seen_in=measure)
-            for measure, what, bound in asked
-        ]  # fmt: skip
+            for measure, what, bound in asked]  # fmt: skip
 
     claims = both([row for row in main.rows if row.factors["epsilon"] in (math.inf, EPSILON)])
     bolder = [plain.where(knob=knob) for knob in BOLDNESS]
@@ -59,8 +57,7 @@ def judge(results: Results) -> Judgement:
         rising("Regret rises with K, whose points need to keep fewer rounds",
                [by_window[window].where(knob=MAIN, epsilon=EPSILON) for window in windows], "regret", text=order),
         rising("Regret rises as eps falls", [main.where(epsilon=e) for e in main.levels("epsilon")], "regret",
-               text=order, seen_in="regret"),
-    ]  # fmt: skip
+               text=order, seen_in="regret")]  # fmt: skip
     headlines = [
         headline(
             "Regret against points that keep every window, and violation, are sublinear",
@@ -70,9 +67,7 @@ def judge(results: Results) -> Judgement:
             why="The text leaves V open between K and T; what of that range fits every horizon is run. Its figure has "
             "K = V = 1, outside of its own condition V > K.",
             claims=claims, sweep={f"V = {knob:g} sqrt T": both(plain.where(knob=knob).rows) for knob in BOLDNESS},
-            seen_in="regret",
-        )
-    ]  # fmt: skip
+            seen_in="regret")]  # fmt: skip
     ends = Results(
         Row({**row.factors, "measure": name}, {"value": row.measures[key][:, -1] / np.max(row.measures["rounds"])})
         for row in plain.rows
@@ -103,5 +98,4 @@ rounds of the same data. The queue is private.
 
 V = 4, 8 and 16 sqrt T are run at all horizons; before it was 2, 8 and 32, at one of them. The text adds noise for
 grad f to V grad f, which needs V times as much; here the noise is that of what is released. Not run any more: a second
-problem, and released queues (omd-constrained has the price of a dual).""",
-)  # fmt: skip
+problem, and released queues (omd-constrained has the price of a dual).""")  # fmt: skip

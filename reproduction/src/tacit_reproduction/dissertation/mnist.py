@@ -25,8 +25,7 @@ PRINTED = {0.1: {"proposed": 93.28, "fedavg": 91.47}, 0.5: {"proposed": 94.01, "
 MODELS = {"own": "own models after their step", "mixed": "own models after mixing", "mean": "the mean model"}
 METHODS = {
     "proposed": "the proposed method", "fedavg": "FedAvg with the same noise",
-    "cited 1": "FedAvg of the cited code, E = 1", "cited 5": "FedAvg of the cited code, E = 5",
-}  # fmt: skip
+    "cited 1": "FedAvg of the cited code, E = 1", "cited 5": "FedAvg of the cited code, E = 5"}  # fmt: skip
 
 
 class Design(NamedTuple):  # size of the network and of a run
@@ -84,15 +83,13 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     run = finished_run(
         algorithm, parts.network(cell.method == "proposed", cell.local, cell.steps), stream,
         rounds=cell.steps + 1, repeats=seeds, seed=first, record={"accuracy": judge},
-        record_every=cell.steps // POINTS,
-    )  # fmt: skip
+        record_every=cell.steps // POINTS)  # fmt: skip
     found = run.recorded["accuracy"]  # (seeds, points and the step after them, of the models and of their mean)
     measures = {
         "curve": found[:, :-1, 0], "rounds": np.asarray(run.recorded_rounds[:-1]) / cell.local,
         "own": found[:, -1, 0], "mixed": found[:, -2, 0], "mean": found[:, -2, 1],
         "parameters": sum(leaf[0, 0].size for leaf in jax.tree.leaves(run.models)),
-        "reads": stream(first).reads(cell.steps).max(),
-    }  # fmt: skip
+        "reads": stream(first).reads(cell.steps).max()}  # fmt: skip
     if cell.method == "proposed" and math.isfinite(cell.epsilon):
         read = (stream(seed).chunk(0, 1) for seed in range(first, first + seeds))
         batches = [jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), chunk) for chunk in read]
@@ -117,16 +114,14 @@ def judge(results: Results) -> Judgement:
             f"The proposed method ({MODELS[model]}) is more accurate than {METHODS[baseline]}",
             [Pair(f"eps = {e:g}", results.of(model, method="proposed", epsilon=e),
                   results.of("mixed", method=baseline, epsilon=e)) for e in epsilons],
-            above(), **said,
-        )  # fmt: skip
+            above(), **said)  # fmt: skip
 
     first = beats("mixed", "fedavg")
     near = judged(
         "Accuracies are within one point of the text's",
         [Pair(f"{METHODS[method]}, eps = {e:g}", results.of("mixed", method=method, epsilon=e), wanted)
          for e in epsilons for method, wanted in PRINTED[e].items()],
-        within(1.0), **said,
-    )  # fmt: skip
+        within(1.0), **said)  # fmt: skip
     ladder = sorted(results.levels("epsilon"))
     noisier = [judged(
         "Less noise, more accuracy",
@@ -154,8 +149,7 @@ def judge(results: Results) -> Judgement:
             "models it judges, nor how many local steps E FedAvg takes. A client's own model right after a step on its "
             "three digits has unlearnt others in part, which mixing mends and the mean of all models does not show.",
             claims=[first], size=[near], seen_in="accuracy",
-            sweep={f"{MODELS[model]}, {METHODS[m]}": [beats(model, m)] for model in MODELS for m in baselines},
-        ),
+            sweep={f"{MODELS[model]}, {METHODS[m]}": [beats(model, m)] for model in MODELS for m in baselines}),
         headline(
             "The epsilon of the text protects a record", place="section 5.3, Theorem 1",
             text="eps-local differential privacy of the algorithm, eps = 0.1 and 0.5",
@@ -164,9 +158,7 @@ def judge(results: Results) -> Judgement:
             "components at once, and is read again in every pass. The test looks at ONE noisy gradient of the first "
             "round and asks whether one image of the batch was replaced by a white one: under eps it could not be "
             "right more often than e^eps / (1 + e^eps).",
-            claims=[told],
-        ),
-    ]  # fmt: skip
+            claims=[told])]  # fmt: skip
     moments = Results(
         Row({**row.factors, "model": words}, {"accuracy": row.measures[model]})
         for row in results.rows
@@ -178,8 +170,7 @@ def judge(results: Results) -> Judgement:
         curves(results, "accuracy", "Test accuracy", "As figures 5.1 and 5.2: mean of the clients after mixing.",
                "curve", x="communications", **axes),
         dots(moments, "moments", "What is judged", "The same runs, judged at three moments.", "accuracy",
-             x="model", **axes),
-    ])  # fmt: skip
+             x="model", **axes)])  # fmt: skip
 
 
 def _promise(runs: Results, epsilons: list[float]) -> tuple[Claim, Claim]:
@@ -193,8 +184,7 @@ def _promise(runs: Results, epsilons: list[float]) -> tuple[Claim, Claim]:
     told = judged(
         "One release tells a record no better than the text's epsilon allows",
         [Pair(f"eps = {e:g}", runs.of("told", epsilon=e), 100 / (1 + math.exp(-e))) for e in epsilons],
-        below(), unit=" % right", text=place,
-    )  # fmt: skip
+        below(), unit=" % right", text=place)  # fmt: skip
     return kept, told
 
 
@@ -214,5 +204,4 @@ step without links, whose outcome is the first. Figures of this study before now
 The FedAvg of the cited code has momentum {MOMENTUM:g}, begun anew with every communication, E local steps, records'
 gradients clipped to an l2 norm of {CITED_CLIP:g}, and Gaussian noise for (eps, {DELTA:g}) over a whole run by sampled
 Renyi accounting. E = 1 and 5 are run; its notebook has 40, with 5 communications. It draws Poisson samples, while
-batches are taken in turn here: the noise is the code's, the promise is not booked.""",
-)  # fmt: skip
+batches are taken in turn here: the noise is the code's, the promise is not booked.""")  # fmt: skip

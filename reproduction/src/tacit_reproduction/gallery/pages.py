@@ -46,12 +46,10 @@ def _index(told: Sequence[tuple[Text, Sequence[Finished]]]) -> str:
         "tacit: five texts, run again",
         html(
             "<header><h1>Five texts, run again</h1><p class='by'>A gallery by tacit: what the texts found, and what "
-            "became of it here</p></header>"
-        ),
+            "became of it here</p></header>"),
         *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), *lost,
         _front(told), _meanings(), _filter(done), *(_section(text, ours) for text, ours in told),
-        html("<footer>{}</footer>", _origin(done)),
-    )  # fmt: skip
+        html("<footer>{}</footer>", _origin(done)))  # fmt: skip
 
 
 def _front(told: Sequence[tuple[Text, Sequence[Finished]]]) -> Html:
@@ -104,8 +102,7 @@ def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
     return html(
         "<p class='filter' role='group' aria-label='Show results by verdict' hidden><button type='button' value=''>all "
         "({})</button>{}<output aria-live='polite'></output></p>",
-        len(found), joined(buttons),
-    )  # fmt: skip
+        len(found), joined(buttons))  # fmt: skip
 
 
 def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
@@ -114,8 +111,7 @@ def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
     return html(
         "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div>"
         "</section>",
-        text.key, _name(text), text.cited, text.title, text.origin, page.counted(done), joined(cards),
-    )  # fmt: skip
+        text.key, _name(text), text.cited, text.title, text.origin, page.counted(done), joined(cards))  # fmt: skip
 
 
 def _card(text: Text, summary: Mapping[str, Any], number: int) -> Html:
@@ -127,8 +123,7 @@ def _card(text: Text, summary: Mapping[str, Any], number: int) -> Html:
         "<p class='more'><a href='{}'>Why, every claim, how it was done</a></p></article>",
         page.KEYS[each["verdict"]], each["verdict"], each["headline"], page.badge(each["verdict"]), each["place"],
         NOTHING if figure is None else page.drawn(page.anchor(summary, number), figure, small=True), page.versus(each),
-        f"{_name(text)}#{page.anchor(summary, number)}",
-    )  # fmt: skip
+        f"{_name(text)}#{page.anchor(summary, number)}")  # fmt: skip
 
 
 def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
@@ -137,11 +132,9 @@ def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
         f"{text.title}, run again",
         html(
             "<header><h1>{}</h1><p class='by'>{}: {} · <a href='{}'>all texts</a></p></header>",
-            text.title, text.cited, text.origin, INDEX,
-        ),
+            text.title, text.cited, text.origin, INDEX),
         *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), _front([(text, outcomes)]),
-        _filter(done), *map(_study, outcomes), html("<footer>{}</footer>", _origin(done)),
-    )  # fmt: skip
+        _filter(done), *map(_study, outcomes), html("<footer>{}</footer>", _origin(done)))  # fmt: skip
 
 
 def _study(outcome: Finished) -> Html:

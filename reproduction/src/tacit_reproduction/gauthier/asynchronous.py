@@ -47,8 +47,7 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{f"{v}, full download": ("pao_fed", {"variant": v, "download": "all"}) for v in ("U1", "C2")},
     SGD: ("online_fedsgd", {}),
     **{f"Online-Fed {100 * share:g} %": ("online_fed", {"fraction": share}) for share in (0.02, 0.1, 0.5)},
-    PSO: ("pso_fed", {"fraction": 0.25, "share": 16}), SIGN: ("sign_sgd", {}),
-}  # fmt: skip
+    PSO: ("pso_fed", {"fraction": 0.25, "share": 16}), SIGN: ("sign_sgd", {})}  # fmt: skip
 USUAL = (0.25, 0.1, 0.025, 0.005)
 
 
@@ -70,8 +69,7 @@ HARSH = Environment((0.025, 0.01, 0.0025, 0.0005), delay=0.4, longest=60, step=1
 ENVIRONMENTS = {
     "usual": Environment(), "ideal": Environment((1.0,), 0.0, 0),
     "common delays": Environment(delay=0.8, longest=5), "harsh": HARSH,
-    "harsh, on time": HARSH._replace(delay=0.0),
-}  # fmt: skip
+    "harsh, on time": HARSH._replace(delay=0.0)}  # fmt: skip
 
 
 class Cell(NamedTuple):  # one method in one environment; its fields are the table's factors
@@ -155,8 +153,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
         "rounds": found.recorded_rounds, "mse": mse, "steady": decibels(late(mse, STEADY)),
         "early": decibels(mse[:, int(np.searchsorted(found.recorded_rounds, INITIAL * cell.rounds))]),
         "bits": np.array([up.bits.mean() + down.bits.mean()]) / cell.clients,
-        "messages": np.array([up.messages.mean()]),
-    }  # fmt: skip
+        "messages": np.array([up.messages.mean()])}  # fmt: skip
 
 
 def _test_errors(cell: Cell, seed: int, models: Floats) -> Floats:

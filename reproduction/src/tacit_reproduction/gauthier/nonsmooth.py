@@ -58,8 +58,7 @@ PROBLEMS: Mapping[Name, Problem] = {
     "elastic-net": Problem("elastic net", "figure 3.1", f"{SQUARES} 0.001 ||X'y||_inf ||w||_1 + ||w||^2", False,
                            l1=0.001 * SAMPLES / 2, l2=1 / AGENTS),
     "lad": Problem("least absolute deviation", "figure 3.2", "||X w - y||_1 without a regulariser", True),
-    "ridge": Problem("ridge regression", "figure 3.3", f"{SQUARES} ||w||^2", False, l2=1 / AGENTS),
-}  # fmt: skip
+    "ridge": Problem("ridge regression", "figure 3.3", f"{SQUARES} ||w||^2", False, l2=1 / AGENTS)}  # fmt: skip
 
 
 class Cell(NamedTuple):  # one run with all its seeds; its fields are the table's factors
@@ -196,8 +195,7 @@ def outcome(
     run = finished_run(
         exact, lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
         lambda seed: data(seed).stream(), rounds=rounds, repeats=seeds[1], seed=seeds[0], dtype=dtype,
-        record={"models": lambda models: models}, record_every=every,
-    )  # fmt: skip
+        record={"models": lambda models: models}, record_every=every)  # fmt: skip
     errors, above = [], []
     for seed, models in zip(range(seeds[0], sum(seeds)), run.recorded["models"], strict=True):
         drawn, w, best = data(seed), np.asarray(models, np.float64), optimum(problem, data(seed))

@@ -26,8 +26,7 @@ TAUS = (0.0, START, 0.1, 0.2, 0.4)
 ONE_MODEL = "one model"
 RATES = {
     "DPG": ("gradient", HALF * 0.001, 1), "batch DPG": ("gradient", HALF * 0.003, EPOCHS),
-    "SAC": ("actor_critic", 0.1, 1), "batch SAC": ("actor_critic", 0.04, EPOCHS),
-}  # fmt: skip
+    "SAC": ("actor_critic", 0.1, 1), "batch SAC": ("actor_critic", 0.04, EPOCHS)}  # fmt: skip
 """Policy, rate and epochs of the text; of a gradient of half the loss a rate counts twice."""
 FIXED = {f"tau = {tau:g}": tau for tau in TAUS}
 APART, LITTLE = list(FIXED)[:2]
@@ -55,8 +54,7 @@ def run(task: tuple[tuple[str, int], int, int]) -> list[Row]:
     found = finished_run(
         method(name), lambda seed: worlds[seed - first].graph, lambda seed: worlds[seed - first].stream,
         rounds=rounds, repeats=len(worlds), seed=first, dtype="float64",
-        record={"models": np.asarray}, record_every=EVERY,
-    )  # fmt: skip
+        record={"models": np.asarray}, record_every=EVERY)  # fmt: skip
     models, at = found.recorded["models"], np.asarray(found.recorded_rounds)
     tau = np.asarray(found.recorded.get("tau", np.zeros(models.shape[:3])), np.float64)
     networks: list[dict[str, Factor]] = [{"network": network, "method": name} for network in (CONNECTED, DRAWN)]
@@ -147,8 +145,7 @@ def judge(results: Results) -> Judgement:
         "tau that they need. Where each cluster is connected there is less to gain, and a tau that is moved by what "
         "one round's step does to a few held-back records drifts on after the error is lowest.",
         claims=found[CONNECTED]["tuned"], sweep={network: of["tuned"] for network, of in found.items()},
-        seen_in="tuned",
-    )  # fmt: skip
+        seen_in="tuned")  # fmt: skip
     drawn, common = [], dict[str, Any](lines="method", panels="network", y="NMSD (dB)")
     for key, number, names in (("fixed", "6.1", (ONE_MODEL, *FIXED)), ("tuned", "6.2", (LITTLE, *RATES))):
         of_figure = Results(row for name in names for row in results.where(method=name).rows)
@@ -163,8 +160,7 @@ def judge(results: Results) -> Judgement:
     three = Results(
         Row({"policy": row.factors["method"], "client": f"{words} data"},
             {"rounds": row.measures["rounds"], "tau": row.measures[f"tau, {words}"][:1]})
-        for row, words in own
-    )  # fmt: skip
+        for row, words in own)  # fmt: skip
     caption = "Drawn like figure 6.3: of the first seed, the clients with the fewest, middling and most records."
     drawn.append(curves(three, "strengths", "Tau of three clients", caption, "tau", lines="client", panels="policy"))
     claims = [claim for of in found.values() for part in of.values() for claim in part]
@@ -184,5 +180,4 @@ rho = {PENALTY:g}, lambda / |C_q| = {RIDGE:g}; rates are the text's in its own l
 
 The error is ||w_k - w_q||^2 / ||w_q||^2, averaged over clients, in dB; (6.15) prints ||w_q|| without the square.
 Settled is the mean of the last {LAST:.0%} of the rounds. Figure 6.3 has three clients of one run: what it says is asked
-of the thirds of the clients with the fewest and the most records, after {NEAR} rounds and at the end.""",
-)  # fmt: skip
+of the thirds of the clients with the fewest and the most records, after {NEAR} rounds and at the end.""")  # fmt: skip

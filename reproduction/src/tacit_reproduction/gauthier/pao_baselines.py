@@ -67,8 +67,7 @@ def judge(results: Results) -> Judgement:
         + f"; {saved:.1%} fewer bits",
         why="Clients that are not there learn on alone, and what they refine is sent piece by piece. "
         + (_by_step(results) if "swept" in results.levels("rule") else "Steps of the quick form are known ones."),
-        claims=[as_good], seen_in="baselines",
-    )  # fmt: skip
+        claims=[as_good], seen_in="baselines")  # fmt: skip
     if "ideal" in results.levels("environment"):
         claims += [*_loads(results), *_stragglers(results)]
     return Judgement(claims, [found], _figures(results))
@@ -107,8 +106,7 @@ def _stragglers(results: Results) -> list[Claim]:
          ["U1@ideal - C2@ideal"], above(), "uncoordinated sharing has slightly worse performance"),
         (f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting",
          [f"C2 - {perfect}", "C2 - C2@ideal"], below(POORLY),
-         "convergence properties almost similar to those in a perfect setting"),
-    )  # fmt: skip
+         "convergence properties almost similar to those in a perfect setting"))  # fmt: skip
     return [
         ask(claim, apart(results, *links), rule, text=f"figure 4.3 (c): {said}") for claim, links, rule, said in asked
     ]
@@ -169,5 +167,4 @@ Other methods average whatever arrives in an iteration. Built as (4.14) with alp
 iterations: updates of three ages at once add three whole corrections. The text does not say what it did. "At least as
 good" is up to {AT:g} dB above. "Almost similar" is less than what counts as poor, {POORLY:g} dB; of an earlier limit
 of 0.25 dB the text's case was too near to tell.
-""",
-)  # fmt: skip
+""")  # fmt: skip

@@ -54,8 +54,7 @@ def judge(results: Results) -> Judgement:
         why="How much clients differ decides, and the text does not say how bottles are shared out: the same bottles "
         "in the same iterations, dealt to clients by chance in shares of 1 : 2 : 3 : 4 or by place, in blocks of "
         "neighbours, which is as far from identically distributed as these data can be.",
-        claims=found["dealt"], sweep={WORDS[data]: found[data] for data in SPLITS}, seen_in="calcofi",
-    )  # fmt: skip
+        claims=found["dealt"], sweep={WORDS[data]: found[data] for data in SPLITS}, seen_in="calcofi")  # fmt: skip
     caption = "As figure 4.4; a model of zeros has 0 dB."
     figure = learning_curves(results, "calcofi", "Salinity of sea water", caption, panels="data", words=WORDS)
     return Judgement([claim for data in SPLITS for claim in found[data]], [told], [figure])
@@ -72,5 +71,4 @@ The text distributes 80,000 samples "progressively and unevenly"; who gets which
 bottles go to clients at random, in shares of 1 : 2 : 3 : 4. By place: the same bottles, a block of neighbouring places
 for each client. Errors are on bottles of all places that nobody holds. The step of PAO-Fed is {STEP:g}, and m is 4;
 other methods start like U1, as in `pao-vs-baselines`.
-""",
-)  # fmt: skip
+""")  # fmt: skip

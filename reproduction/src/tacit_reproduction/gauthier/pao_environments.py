@@ -99,5 +99,4 @@ there.
 The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in the same environment, as in
 `pao-vs-baselines`. Near the bound: {NEAR:g} / lambda, lambda the largest eigenvalue of E[z z'] of any client, from the
 first seed's data. The quick form matches no steps and leaves the harsh environment out.
-""",
-)  # fmt: skip
+""")  # fmt: skip

@@ -123,8 +123,7 @@ STEADY = (
     Setting("U1, mu = 0.2", step=0.2), Setting("U1, m = 1", share=1),
     Setting("C1, m = 6, no delays", "C1", share=6, longest=0), Setting("U1, no delays", longest=0),
     Setting("U1, available 0.1", available=0.1), Setting("U1, data in half", data=0.5),
-    Setting("C2, full download", "C2", full_download=True),
-)  # fmt: skip
+    Setting("C2, full download", "C2", full_download=True))  # fmt: skip
 QUICK = ("U1", "C2", "C1, m = 6, no delays", "U1, mu = 0.2")
 ALONE, ROUGH, AGES, FADING = "one client", "one rough client of eight", "three ages meet", "three ages meet, decay 0.2"
 TRIED = (
@@ -159,8 +158,7 @@ def judge(results: Results) -> Judgement:
     enough = fact(
         "Theorem 4.2, if: PAO-Fed is stable with every step below the bound",
         not any(row.measures["diverged"].any() for row in below), f"runs that diverged: {_fates(below)}",
-        f"Theorem 4.2: {theorem}", "steps",
-    )  # fmt: skip
+        f"Theorem 4.2: {theorem}", "steps")  # fmt: skip
     needed = fact(
         "Theorems 4.1 and 4.2, only if: PAO-Fed diverges with every step above the bounds",
         all(row.measures["diverged"].all() for row in above),
@@ -182,8 +180,7 @@ def judge(results: Results) -> Judgement:
         "three ages meet on a coordinate, (4.14) with alpha = 1 adds a whole correction for each and the server "
         "overshoots at any step; weights 0.2^l or small windows cure it. Not necessary: averaging over eight clients "
         "damps the steps of the rough one, and the proofs bound norms by the worst client.",
-        claims=[enough, needed], seen_in="steps",
-    )  # fmt: skip
+        claims=[enough, needed], seen_in="steps")  # fmt: skip
     title, share = "Steps above and below the bound of Theorem 4.2", "share of runs that diverge"
     said = "Share of runs that diverge; the theorem has 0 below a ratio of 1 and 1 above. No figure of the text."
     x: dict[str, Any] = {"x": "ratio", "x_label": "step over the bound of Theorem 4.2", "log_x": True}
@@ -230,5 +227,4 @@ client sends in the iteration in which it receives.
 
 Step sizes: the bound is that of Theorem 4.2 for the true correlations; before a run it is estimated from the data, and
 a step above it refused unless forced, as here. A run has diverged if its error is over a million times the first one.
-""",
-)  # fmt: skip
+""")  # fmt: skip

@@ -109,5 +109,4 @@ STUDY = Study(
 The step is {STEP:g} and m is 4 unless said, as in the text. C: all share one window, U: each has its own; 0: a client
 sends back the window it just got, 1 and 2: the one that the server will send next, refined since it was last
 overwritten; 2: an update that is l iterations late counts 0.2^l. Long runs have {LONG_SEEDS} seeds, others {SEEDS[0]}.
-""",
-)  # fmt: skip
+""")  # fmt: skip

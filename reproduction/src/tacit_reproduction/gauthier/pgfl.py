@@ -149,8 +149,7 @@ def world_of(problem: Problem, seed: int, records: tuple[int, int] = RECORDS) ->
     return World(
         federation(server_graph(seed, problem.servers), CLIENTS, clusters=clusters),
         whole((features * x).astype(np.float32), (responses * y).astype(np.float32), owner, task="regression"),
-        clusters, models[clusters] * responses / features,
-    )  # fmt: skip
+        clusters, models[clusters] * responses / features)  # fmt: skip
 
 
 def simulated(
@@ -159,8 +158,7 @@ def simulated(
     return finished_run(
         setting.algorithm(), lambda s: worlds[s - seed].topology, lambda s: worlds[s - seed].stream,
         rounds=rounds, repeats=len(worlds), seed=seed, dtype=dtype, record={"models": np.asarray}, record_every=every,
-        evaluate="cohort" if setting.called else "everyone",
-    )  # fmt: skip
+        evaluate="cohort" if setting.called else "everyone")  # fmt: skip
 
 
 Task = tuple[Setting, Sequence[Problem], int, int, int]  # setting, problems, seeds, first seed, rounds

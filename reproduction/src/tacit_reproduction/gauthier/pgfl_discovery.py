@@ -121,5 +121,4 @@ STUDY = Study(
 As `pgfl-regression`, everybody called, no mixing, rho = {pgfl.PENALTY:g}. For {WARMUP} rounds all learn one model;
 clusters are then told from the multipliers, functions of what was released (`tacit.algorithms.find_clusters`), and a
 model is learnt for each. "By own records": each client could choose among the true models. Under noise gradients are
-clipped to 1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included.""",
-)  # fmt: skip
+clipped to 1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included.""")  # fmt: skip

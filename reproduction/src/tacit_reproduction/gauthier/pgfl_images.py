@@ -85,17 +85,14 @@ def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
     worlds = [
         (graphs.federation(graphs.k_regular(SERVERS, DEGREE, seed), group.clients, clusters),
          cluster_tasks(of_norm, group.tasks, clusters, sizes, seed))
-        for of_norm, seed, clusters, sizes in drawn
-    ]  # fmt: skip
+        for of_norm, seed, clusters, sizes in drawn]  # fmt: skip
     method = algorithms.personalised_graph_federated(
         objectives.logistic(l2=L2), cell.mechanism(), clusters=CLUSTERS, penalty=PENALTY, cohort=group.cohort,
-        tau=cell.tau if cell.fade == 1 else lambda t: cell.tau * cell.fade**t,
-    )  # fmt: skip
+        tau=cell.tau if cell.fade == 1 else lambda t: cell.tau * cell.fade**t)  # fmt: skip
     found = finished_run(
         method, lambda k: worlds[k - first][0], lambda k: worlds[k - first][1], rounds=ROUNDS, repeats=len(drawn),
         seed=first, record={"models": np.asarray},
-        record_every=EVERY, evaluate="everyone" if group.cohort is None else "cohort",
-    )  # fmt: skip
+        record_every=EVERY, evaluate="everyone" if group.cohort is None else "cohort")  # fmt: skip
     at, fade = np.asarray(found.recorded_rounds), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
     own = accuracies(found.recorded["models"], [clusters for *_, clusters, _ in drawn], group, data)
     measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
@@ -155,16 +152,14 @@ def judge_digits(results: Results) -> Judgement:
         "to give; a few images tell two digits apart, and mixing only misleads, at the start (20 rounds) as in the "
         "end. Which digit is on which side the text does not say: 8 / 7 in place of 7 / 8, which puts 7 beside 9, is "
         "run too. With C enforced the noise is 45 / D_k times a client's step, and nothing is learnt that could be "
-        "mixed.",
-    )  # fmt: skip
+        "mixed.")  # fmt: skip
     high = result(
         results, "Learning across clusters raises the accuracy on triplets of digits significantly", [TRIPLETS],
         place="figure 5.5 (b)", text="tau = 0.4 above tau = 0, with noise",
         why="All clusters share the triplet 123, and any two of them two digits of the other, so that their models "
         "are nearly one and mixing averages what three clusters have. That helps where noise, or few images, leave a "
         "cluster's own model poor, and adds nothing where it has images enough. The text has noise and does not say "
-        "what C is: enforced, assumed at two sizes, and none at all are run.",
-    )  # fmt: skip
+        "what C is: enforced, assumed at two sizes, and none at all are run.")  # fmt: skip
     by: dict[str, Any] = {"x": "tau", "lines": "group", "y": "accuracy (%)"}
     noisy = results.where(group="triplets", noise="clipped")
     by_tau = dots(noisy, "tau", "Triplets by tau", "Like figure 5.5 (c).", "end", **by)
@@ -184,8 +179,7 @@ def judge_organs(results: Results) -> Judgement:
         [SIMILAR, FADING], place="figure 5.6", text="+5 (much mixing), +2 (tau that fades), with noise",
         why="Without noise similar organs are told apart well from two images of each client, so that little is left "
         "to gain. With C enforced hardly anything is learnt, and what helps is that mixing averages noise.",
-        size=size,
-    )  # fmt: skip
+        size=size)  # fmt: skip
     return Judgement([*claims, *faster, *size, kept], [best], [learning(results, "5.6")])
 
 

@@ -38,8 +38,7 @@ def tasks(quick: bool, first: int) -> list[Task]:
         *((called(setting, "assumed"), ASSUMED) for setting in (MIXED, PLAIN)),
         *((called(setting), [USUAL, WIDE, Problem(penalty=30.0)]) for setting in (MIXED, PLAIN, GFL)),
         *((called(MIXED, "assumed", zeta), ASSUMED[:1]) for zeta in ZETAS[: 1 if quick else 2]),
-        *((called(setting), [USUAL]) for setting in taus), (called(FADING), [WIDE]),
-    ]  # fmt: skip
+        *((called(setting), [USUAL]) for setting in taus), (called(FADING), [WIDE])]  # fmt: skip
     found = [(setting, problems, seeds, first, ROUNDS) for setting, problems in wanted]
     return [*pgfl_optimum.looks(quick, first), *found, (EVERYBODY, CLIPPED[:1], 1, first, ROUNDS)]
 
@@ -92,8 +91,7 @@ def mixing(found: Found) -> list[Claim]:
         row("Calling a few makes PGFL slower, and its NMSD higher in the end", slower, above(), "learning",
             "5.1 (b): slower convergence and higher steady-state NMSD"),
         row("GFL is better with a few called", [found.over(GFL, called(GFL))], above(), "learning",
-            "5.1 (b): GFL performs better with client scheduling"),
-    ]  # fmt: skip
+            "5.1 (b): GFL performs better with client scheduling")]  # fmt: skip
     if found.results.where(tau=TAUS[-1]).rows:
         at = {tau: found(called(Setting(tau=tau)), USUAL, AFTER) for tau in TAUS}
         some = [excess(f"0 over {tau:g}", at[0.0], at[tau]) for tau in (0.1, 0.2, 0.4)]
@@ -129,8 +127,7 @@ def private(found: Found) -> list[Claim]:
         row("zeta nearer to 1 is worse (C assumed)", by_zeta, below(), "noise", "5.4: zeta near 1 costs accuracy"),
         fact(f"The published noise costs {TEXT_TOTAL:g} in {ROUNDS} rounds", abs(booked - TEXT_TOTAL) < TEXT_TOTAL / 10,
              f"booked {booked:.4f} with everybody called and gradients clipped; {sums}. By (5.32) phi_n grows as noise "
-             "shrinks", f"section 5.4.1: phi = {TEXT_TOTAL:g} for all clients"),
-    ]  # fmt: skip
+             "shrinks", f"section 5.4.1: phi = {TEXT_TOTAL:g} for all clients")]  # fmt: skip
 
 
 def judge(results: Results) -> Judgement:
@@ -162,8 +159,7 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
             "between clusters, which does not. The text gives neither that noise nor whether gamma is one number per "
             "cluster; if it is, the clusters of some seeds lie close by chance, and these decide a mean.",
             claims=order(found, USUAL),
-            sweep={f"gamma {p.gamma}, {p.snr:g} dB": order(found, p) for p in problems}, seen_in="snr",
-        ),
+            sweep={f"gamma {p.gamma}, {p.snr:g} dB": order(found, p) for p in problems}, seen_in="snr"),
         headline(
             "Mixing speeds up the start and costs at the end where clusters differ; a tau that fades has both",
             place="figure 5.3", text="0.4 * 0.98^n starts like tau = 0.4 and ends like tau = 0",
@@ -171,8 +167,7 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
             why="Other clusters' models help while one's own is far off and mislead once it is near; 0.4 * 0.98^n is "
             "below 0.01 from round 183 on, so that its end is that of tau = 0. The text's curves are under noise; with "
             "its published noise and gradients that are clipped nothing is learnt, so that these are without.",
-            claims=fading, seen_in="similarity",
-        ),
+            claims=fading, seen_in="similarity"),
         headline(
             f"Noise of phi_0 = {PHI:g}, zeta = {ZETA:g} slows learning down but costs almost nothing after 300 rounds",
             place="figure 5.1 (c)", text=f"nearly identical to (b), at {TEXT_TOTAL:g}-zCDP in all",
@@ -183,9 +178,7 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
             "whatever C and rho, and nothing is learnt. Where a small C is only assumed the curve can come out, but "
             "the promise is empty: a record's gradient is around 8 at the start, and no finite loss is booked. The "
             f"total is an error of its own: phi_n grows by 1 / zeta a round, to {pgfl.total(PHI, ZETA, ROUNDS):.2f}.",
-            claims=clipped, sweep=kept, seen_in="noise",
-        ),
-    ]  # fmt: skip
+            claims=clipped, sweep=kept, seen_in="noise")]  # fmt: skip
 
 
 def figures(results: Results) -> list[Figure]:
@@ -216,5 +209,4 @@ rho = {PENALTY:g} for all methods. Models are released with Gaussian noise by (5
 record's gradient is clipped to C, as the promise needs. "Assumed": the noise is that of C, and nothing is clipped.
 
 NMSD (5.35) is of clients' own models, averaged over seeds before decibels are taken, as in the text; verdicts are on
-differences of these means, in per cent, paired over seeds.""",
-)  # fmt: skip
+differences of these means, in per cent, paired over seeds.""")  # fmt: skip

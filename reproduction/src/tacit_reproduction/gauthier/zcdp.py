@@ -86,8 +86,7 @@ def judge(name: Name, results: Results) -> Judgement:
             "step is worth hangs on the penalties, of which the text gives none, nor steps, clip or the noise of its "
             "data. Here both methods are tuned by one rule, on one grid and other seeds, anew for each total, which "
             "is kinder to P-ADMM than one penalty for all totals.",
-            claims=[third], **words,
-        )  # fmt: skip
+            claims=[third], **words)  # fmt: skip
     else:
         text = "zCDP allows for better accuracy than (eps, delta)-DP given the same budget"
         short = [total for total in totals if total <= CLASSIC_UP_TO]
@@ -104,13 +103,11 @@ def judge(name: Name, results: Results) -> Judgement:
             f"Alike is a loose word: with half of that step, which starts nearly so, it is {gains(HALF)}. "
             f"With steps s / sqrt(n), which are not the text's: {gains(VANISHING)}.",
             claims=[alike(totals)], sweep={f"total rho {total:g}": [claim] for total, claim in at.items()},
-            **words,
-        )  # fmt: skip
+            **words)  # fmt: skip
     claims = [
         alike(totals), compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds"),
         third, _rate(results, totals), _limit(results),
-        compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike"),
-    ]  # fmt: skip
+        compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike")]  # fmt: skip
     return Judgement(claims, [found], _figures(problem, results, private, totals))
 
 

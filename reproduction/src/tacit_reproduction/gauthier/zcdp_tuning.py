@@ -21,12 +21,10 @@ QUICK_TOTALS = (0.3, 300.0)
 Known = Mapping[Method, tuple[tuple[float, float], tuple[float, float]]]
 SQUARES: Known = {
     OURS: ((0.8, 1.6), (1.6, 1.6)), "DP-NFL": ((0.003125, 6.4), (0.003125, 6.4)),
-    VANISHING: ((0.4, 0.0), (0.4, 0.0)), MATCHED: ((0.1, 0.0), (0.1, 0.0)),
-}  # fmt: skip
+    VANISHING: ((0.4, 0.0), (0.4, 0.0)), MATCHED: ((0.1, 0.0), (0.1, 0.0))}  # fmt: skip
 DEVIATIONS: Known = {
     OURS: ((0.4, 6.4), (0.4, 6.4)), "DP-NFL": ((0.000390625, 6.4), (0.000390625, 6.4)),
-    VANISHING: ((0.1, 0.0), (0.1, 0.0)), MATCHED: ((0.025, 0.0), (0.025, 0.0)),
-}  # fmt: skip
+    VANISHING: ((0.1, 0.0), (0.1, 0.0)), MATCHED: ((0.025, 0.0), (0.025, 0.0))}  # fmt: skip
 RIDGE: Known = {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))}
 KNOWN: Mapping[Name, Known] = {"elastic-net": SQUARES, "lad": DEVIATIONS, "ridge": RIDGE}
 """Step and rho at both totals of the quick form, found on two tuning seeds, for the elastic net those of ridge

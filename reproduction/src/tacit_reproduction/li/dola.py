@@ -103,8 +103,7 @@ def simulated(algorithm: Algorithm, graph: Graph, streams: Mapping[int, Stream])
     assert rounds is not None  # streams end with their samples
     return finished_run(
         algorithm, graph, lambda seed: streams[seed], rounds=rounds, repeats=len(streams), seed=min(streams),
-        record_every=rounds, figures={"hinge": HINGE.loss},
-    )  # fmt: skip
+        record_every=rounds, figures={"hinge": HINGE.loss})  # fmt: skip
 
 
 def measured(run: Run, points: int = 1) -> dict[str, Floats]:

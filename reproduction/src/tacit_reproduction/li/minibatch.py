@@ -130,10 +130,8 @@ def judge(results: Results) -> Judgement:
             statement, place="figure 2", text="bars of one standard deviation, no numbers",
             ours=" ".join(f"{claim.figure}." for claim in main[part]), why=why, claims=main[part],
             sweep={words: there[part] for words, there in swept.items()},
-            seen_in="ratios" if part.start else "regret",
-        )
-        for statement, part, why in told
-    ]  # fmt: skip
+            seen_in="ratios" if part.start else "regret")
+        for statement, part, why in told]  # fmt: skip
     return Judgement(main, headlines, _figures(results))
 
 
@@ -168,9 +166,7 @@ def _figures(results: Results) -> list[Figure]:
         dots(main, "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes),
         dots(
             Results(ratios), "ratios", more, given, "ratio", lines="lambda = {l2:g}, eps = {epsilon:g}", y=y,
-            log_y=True, **axes,
-        ),
-    ]  # fmt: skip
+            log_y=True, **axes)]  # fmt: skip
 
 
 STUDY = Study(

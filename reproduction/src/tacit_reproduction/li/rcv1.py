@@ -62,8 +62,7 @@ def judge(results: Results) -> Judgement:
         ask("Without noise accuracy is at least that of Table 1", reached, text="Table 1: 82.51, 74.64, 65.72 %"),
         free(results, MAIN), ask(rises, weaker, text="Table 1: higher the weaker the privacy"),
         ask(under, noised, text="Table 1: 50.36 to 82.51 %"), ask(guessing, [Pair("", few, 50.0)]),
-        ask(above_it, once),
-    ]  # fmt: skip
+        ask(above_it, once)]  # fmt: skip
 
     def numbers(epsilon: float) -> str:
         return " / ".join(f"{printed[epsilon, nodes].mean():.1f}" for nodes in NODES)
@@ -80,8 +79,7 @@ def judge(results: Results) -> Judgement:
             "fall as large as the text's needs nodes which learn from less, as those do that do not mix, and even they "
             "lose less here, with a fifth of the text's 1,562 documents for each of 64 nodes.",
             claims=claims[:2], sweep={f"lambda = {l2:g}": fewer_nodes(results, l2) for l2 in LAMBDAS},
-            seen_in="nodes",
-        ),
+            seen_in="nodes"),
         headline(
             "Noise of eps = 1 costs no accuracy, and that of eps = 0.01 seven to fifteen points", place="Table 1",
             text="82.51 / 74.64 / 65.72 % at eps = 1, 75.69 / 64.81 / 50.36 % at 0.01",
@@ -92,9 +90,7 @@ def judge(results: Results) -> Judgement:
             f"columns, as {8**0.5 * 47_236 / 1e5**0.5:,.0f} to less than 1 with the text's 47,236 and 100,000; with "
             f"{FEW.columns} columns as {fewest:.2f}, and there it has {few.mean():.1f} % (lambda = 1).",
             claims=[claims[4], claims[6]], sweep={f"lambda = {l2:g}": [free(results, l2)] for l2 in LAMBDAS},
-            seen_in="table",
-        ),
-    ]  # fmt: skip
+            seen_in="table")]  # fmt: skip
     return Judgement(claims, headlines, _figures(results))
 
 
@@ -137,5 +133,4 @@ coordinates of a row are kept, was chosen on public documents; the figures are s
 settings was found with all labels in view.
 
 Table 1 prints the same figures without noise and at eps = 1, and the text around it 88.74 % for one node without noise;
-compared is what the table prints.""",
-)  # fmt: skip
+compared is what the table prints.""")  # fmt: skip

@@ -99,16 +99,13 @@ def judge(results: Results) -> Judgement:
     low = f"{min(finals):.3g} to {max(finals):.3g}, never learning {min(idles):.3g} to {max(idles):.3g}"
     told = (
         ("privacy", "a", "The weaker the privacy, the closer regret is to the non-private one"),
-        ("low", "a", "Regret is low even at eps = 0.01"), ("nodes", "c", "Fewer nodes have lower regret"),
-    )  # fmt: skip
+        ("low", "a", "Regret is low even at eps = 0.01"), ("nodes", "c", "Fewer nodes have lower regret"))  # fmt: skip
     headlines = [
         headline(
             statement, place=f"figure 1 ({part})", text="curves, no numbers",
             ours=low if about == "low" else main[about].figure, why=WHY[about], claims=[main[about]],
-            sweep={words: [there[about]] for words, there in swept.items()}, seen_in=main[about].seen_in,
-        )
-        for about, part, statement in told
-    ]  # fmt: skip
+            sweep={words: [there[about]] for words, there in swept.items()}, seen_in=main[about].seen_in)
+        for about, part, statement in told]  # fmt: skip
     return Judgement([*main.values(), own], headlines, _figures(results))
 
 
@@ -155,8 +152,7 @@ STUDY = Study(
     name="dola-synthetic", title="Private distributed online learning on synthetic data",
     source="Li et al., sec. 6, figure 1", minutes=6,
     measure=over(
-        tasks, run, seeds=(20, 10), facts=lambda quick: {"data": DATA.format(EXAMPLES[quick], dola.DIMENSIONS)}
-    ),
+        tasks, run, seeds=(20, 10), facts=lambda quick: {"data": DATA.format(EXAMPLES[quick], dola.DIMENSIONS)}),
     judge=judge, tabled=("final", "idle", "penalised"),
     method=f"""
 Points uniform in the ball, labelled by a random plane, {dola.FLIPPED:.0%} of the labels flipped; the same examples are
@@ -168,5 +164,4 @@ The text gives neither lambda nor the network beyond "doubly stochastic": lambda
 either random pairs or all nodes average (the quick form: all nodes at lambda = {MAIN.l2:g} only). Its loss is the plain
 hinge max(1 - y <w, x>, 0), and so is ours; its regret (6) is of w before noise, while a node that promises privacy
 predicts with b, the mixture of released values: both are shown. They are compared with the best fixed model of the
-ball, solved for on all the data.""",
-)  # fmt: skip
+ball, solved for on all the data.""")  # fmt: skip

@@ -36,8 +36,7 @@ OCCUPANCY_QUICK = OCCUPANCY_FULL._replace(
 SUSY_FULL = Design(
     data="susy", main=Network(128, 32), sizes=(128, 256, 512, 1024), degrees={(32, False): "1 to 32 neighbours"},
     dense=tuple(Network(512, neighbours) for neighbours in (8, 32, 128, 256)),
-    starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.125, "DOL-Asymm": 0.5, "Local OGD": 0.03125},
-)  # fmt: skip
+    starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.125, "DOL-Asymm": 0.5, "Local OGD": 0.03125})  # fmt: skip
 SUSY_QUICK = SUSY_FULL._replace(
     sizes=(128, 256), dense=(Network(128, 4), Network(128, 32)), seeds=10, tuning_seeds=1, ratio=2.0, shared=True
 )
@@ -121,10 +120,8 @@ def judge(design: Design, results: Results) -> Judgement:
             ours=" ".join(f"{claim.figure}." for claim in found[about]), why=WHY[about],
             claims=found[about][:1] if about == "size" else found[about],
             sweep={words: [claim] for words, claim in sizes.items()} if about == "size" else None,
-            seen_in="main" if about == "fraction" else about,
-        )
-        for about, place in places.items()
-    ]  # fmt: skip
+            seen_in="main" if about == "fraction" else about)
+        for about, place in places.items()]  # fmt: skip
     return Judgement([claim for claims in found.values() for claim in claims], headlines, _figures(results, design))
 
 
@@ -185,8 +182,7 @@ weights, COL averages over all nodes, Local OGD sends nothing. Nothing is privat
 
 Each method's constant step is the best of a grid, chosen for each network (for each fraction too, but for the quick
 form) on {full.tuning_seeds} seeds not used otherwise; then {full.seeds} other seeds follow, each with its own graph,
-partition and order of samples, the same for all methods.""",
-    )  # fmt: skip
+partition and order of samples, the same for all methods.""")  # fmt: skip
 
 
 OCCUPANCY = _study("ops-occupancy", "Online push-sum on Room Occupancy", 5, OCCUPANCY_FULL, OCCUPANCY_QUICK)

@@ -29,8 +29,7 @@ FRACTIONS = (1.0, 0.5)  # shares of the samples that are dealt out at random; th
 METHODS: Mapping[str, Callable[..., Algorithm]] = {
     "COL": algorithms.centralised_online, "OPS": algorithms.online_push_sum,
     "DOL-Symm": partial(algorithms.decentralised_symmetric, apart=True),
-    "DOL-Asymm": algorithms.decentralised_asymmetric, "Local OGD": algorithms.local_online,
-}  # fmt: skip
+    "DOL-Asymm": algorithms.decentralised_asymmetric, "Local OGD": algorithms.local_online}  # fmt: skip
 TUNING_OFFSET = 500  # from the first seed of a run to the first of those on which its steps are chosen
 
 
@@ -94,8 +93,7 @@ def losses(task: Task, fraction: float, step: float, first: int, seeds: int) -> 
         METHODS[task.method](OBJECTIVE, step=step),
         lambda seed: random_digraph(nodes, neighbours, seed=3 * seed + 1, exact=exact),
         lambda seed: stream(task, fraction, seed), rounds=task.rounds, repeats=seeds, seed=first,
-        record_every=task.rounds,
-    )  # fmt: skip
+        record_every=task.rounds)  # fmt: skip
     return np.asarray(run.per_round["loss"], np.float64)
 
 

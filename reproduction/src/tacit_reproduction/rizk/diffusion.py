@@ -73,8 +73,7 @@ METHODS: Mapping[str, Callable[..., Algorithm]] = {
 }  # fmt: skip
 WORDS = {
     "none": "no noise", "random": "random", "homomorphic": "graph-homomorphic",
-    "local": "local graph-homomorphic", "grid": "no noise, on the grid",
-}  # fmt: skip
+    "local": "local graph-homomorphic", "grid": "no noise, on the grid"}  # fmt: skip
 NEIGHBOURS, REWIRED = 6, 0.3
 """Of small worlds, another one for each seed: the text shows its network as a picture only."""
 

@@ -45,8 +45,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     run = finished_run(
         METHODS["ATC"](LOSS, STEP, mechanism(cell.noise, NOISE_SIZE)), lambda seed: network(AGENTS, seed),
         lambda seed: shared_out(samples, cell.rounds, seed), rounds=cell.rounds, repeats=seeds, seed=first,
-        record={"models": lambda models: models}, record_every=max(1, cell.rounds // POINTS),
-    )  # fmt: skip
+        record={"models": lambda models: models}, record_every=max(1, cell.rounds // POINTS))  # fmt: skip
     models = run.recorded["models"]  # (seeds, points, agents, columns)
     return {**ijcnn1.errors(run.recorded_rounds, models, 1, samples), "digest": ijcnn1.digest(models)}
 
@@ -64,8 +63,7 @@ def judge(results: Results) -> Judgement:
         "Noise that cancels over the graph costs no test error, random noise does", place=PLACE,
         text="curves on Avazu: graph-homomorphic beside no noise, random above both", ours=ours,
         why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
-        claims=claims[:-1], seen_in="rounds",
-    )  # fmt: skip
+        claims=claims[:-1], seen_in="rounds")  # fmt: skip
     return Judgement(claims, [told], found.figures)
 
 
@@ -81,5 +79,4 @@ adapt then combine, gradients of one sample drawn with repetition, small worlds 
 Always saying no is wrong on 10 % of the rows, which hides what noise does: each seed takes all positive rows and as
 many negative ones, and test error is the mean of both classes' errors. As in the text agents differ by Gaussian noise
 on their features, of a standard deviation uniform from 0 to {DATA_NOISE:g}. Nothing is clipped, as in the text, and so
-nothing is promised per record.""",
-)  # fmt: skip
+nothing is promised per record.""")  # fmt: skip

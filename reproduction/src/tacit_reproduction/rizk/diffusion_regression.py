@@ -72,8 +72,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         METHODS[task.method](LOSS, PER_TEXT_STEP * STEP, mechanism(task.noise, NOISE_SIZE)),
         lambda k: network(AGENTS, places[k - first][2], places[k - first][1]), stream, rounds=ROUNDS,
         repeats=len(places), seed=first, record={"models": lambda models: models},
-        record_every=1 if masked else EVERY,
-    )  # fmt: skip
+        record_every=1 if masked else EVERY)  # fmt: skip
     models, rounds = outcome.recorded["models"], outcome.recorded_rounds
     bits = digest(models)
     if masked:  # all rounds are compared; deviations are of the rounds that other runs record
@@ -145,24 +144,20 @@ def judge(results: Results) -> Judgement:
             "Local graph-homomorphic noise does not change what is learnt", place=FIGURE,
             text="one curve with and without noise", ours=masks[0].figure,
             why="The masks of a neighbourhood cancel in its receiver's sum, on a fixed-point grid exactly.",
-            claims=masks, seen_in="rounds",
-        ),
+            claims=masks, seen_in="rounds"),
         headline(
             "On the centroid random noise costs far more than graph-homomorphic noise, which costs next to nothing",
             place=FIGURE, text="curves: graph-homomorphic close to no noise, random significantly higher",
             ours=levels("settled"),
             why="Random noise leaves the centroid an error like 1 / (mu R_u), the gradients' own noise one like mu: "
             "the first is seen where regressors are small or batches large.",
-            sweep={name: of_centroid(here, name) for name, here in swept.items()}, seen_in="centroid",
-        ),
+            sweep={name: of_centroid(here, name) for name, here in swept.items()}, seen_in="centroid"),
         headline(
             "Individual models suffer from graph-homomorphic noise, but less than from random noise",
             place=FIGURE, text="curves: not as much as for random perturbations", ours=levels("individual"),
             why="What an agent keeps makes up for the noise that it sends, which drives models apart: further than "
             "random noise does where an agent has many neighbours, less far on a tree.",
-            sweep={name: of_agents(here, name) for name, here in swept.items()}, seen_in="individual",
-        ),
-    ]  # fmt: skip
+            sweep={name: of_agents(here, name) for name, here in swept.items()}, seen_in="individual")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "y": "MSD (dB)", "words": WORDS}
     seen = Results(row for here in ends.values() for row in here.rows if row.factors["noise"] != "grid")
     of: dict[str, Any] = {"panels": "{method}, {R_u}, {network}", "change": decibels, **y}
@@ -187,5 +182,4 @@ a run. Nothing is clipped, as in the text, and so nothing is promised per record
 The text gives neither R_u nor its network nor the batch: all combinations of four ranges of R_u's eigenvalues, three
 networks (small worlds of 6 neighbours with 30 % rewired, a ring, uniformly random trees) and two batches are run with
 the same seeds. "Close" is within {CLOSE:g} dB, "significantly higher" at least {FAR:g} dB, for all methods at once; the
-quick form sweeps ATC only. Local noise works on a fixed-point grid.""",
-)  # fmt: skip
+quick form sweeps ATC only. Local noise works on a fixed-point grid.""")  # fmt: skip

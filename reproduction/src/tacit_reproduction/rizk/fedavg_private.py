@@ -122,8 +122,7 @@ def judge(results: Results) -> Judgement:
             ours=f"MSD in dB: {', '.join(f'{WORDS[noise]} {settled(noise).mean():.1f}' for noise in WORDS)}",
             why="A step carries mu times an update's noise, and all of a model's: hence the distance, the growth "
             f"with mu and the trade-off. It is no gain at equal privacy, where both are the very same noise: {told}.",
-            claims=claims, seen_in="steps",
-        ),
+            claims=claims, seen_in="steps"),
         headline(
             "Large noise makes the algorithm diverge, sooner where models are shared",
             place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)", text="it diverges at lower sigma_g^2",
@@ -131,9 +130,7 @@ def judge(results: Results) -> Judgement:
             why="The risks are quadratic: noise enters a linear recursion, w <- M w + b + noise. What it adds to the "
             "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, made of "
             "features and steps. No variance of the noise makes it diverge.",
-            claims=[diverges], seen_in="variances",
-        ),
-    ]  # fmt: skip
+            claims=[diverges], seen_in="variances")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)", "log_x": True}
     swept = free.where(variance=(0.0, VARIANCE))
     first, text = swept.where(step=STEP), free.where(step=STEP, noise=NOISY)
@@ -154,5 +151,4 @@ The server calls {COHORT} of {CLIENTS:,} clients in a round; each takes 1 to 10 
 its 50 to 150 samples. rho = {RIDGE:g}; feature covariances have eigenvalues from 0.5 to 1.5, data noise 0.01 to 0.1:
 of these ranges the text gives the first only. MSD is (2.73), over the second half of each setting's rounds; steps and
 variances are swept one after the other in one run. The clip, {CLIP:g} for a record's gradient of half the loss, is of
-the question on privacy alone.""",
-)  # fmt: skip
+the question on privacy alone.""")  # fmt: skip

@@ -53,8 +53,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
         algorithms.graph_federated(LOSS, STEP, server_mechanism=mechanism(cell.noise, NOISE_SIZE), **clients),
         graphs.federation(graphs.ring(SERVERS).with_weights("metropolis"), CLIENTS),
         lambda seed: shared_out(samples, seed), rounds=cell.rounds, repeats=seeds, seed=first, evaluate="cohort",
-        record={"servers": lambda models: models[::CLIENTS]}, record_every=RECORD_EVERY,
-    )  # fmt: skip
+        record={"servers": lambda models: models[::CLIENTS]}, record_every=RECORD_EVERY)  # fmt: skip
     return errors(run.recorded_rounds, np.asarray(run.recorded["servers"], np.float64), LAST, samples)
 
 
@@ -70,5 +69,4 @@ STUDY = Study(
 ijcnn1 in place of Avazu, with as many rows of both classes, {SIZES[0]} to {SIZES[1]} per client, and noise of each
 client's own size on its features, as in diffusion-ijcnn1. {SERVERS} servers on a ring with {CLIENTS} clients each call
 {COHORT} of them in a round, who take 1 to 10 local steps on 5 to 10 rows. Logistic loss, rho = {RHO:g}, mu = {STEP:g},
-Laplace noise of variance 0.6 between servers, none below them.""",
-)  # fmt: skip
+Laplace noise of variance 0.6 between servers, none below them.""")  # fmt: skip

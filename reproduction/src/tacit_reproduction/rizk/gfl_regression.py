@@ -63,12 +63,10 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         algorithms.graph_federated(
             LOSS, settings.piecewise(steps, lengths),
             server_mechanism=noise if task.noise == "none" else settings.noise_by_round(noise, sizes, lengths),
-            cohort=COHORT, local_steps=local, batch_size=batch,
-        ),
+            cohort=COHORT, local_steps=local, batch_size=batch),
         lambda k: graphs.federation(network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
         lambda k: drawn[k - first].stream(), rounds=sum(lengths), repeats=len(places), seed=first,
-        evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2,
-    )  # fmt: skip
+        evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2)  # fmt: skip
     both = settings.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
     cut = zip(*(settings.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
@@ -141,16 +139,13 @@ def judge(results: Results) -> Judgement:
             "do not average to the mean's: their difference goes with the square of the features, so that the larger "
             "these are, the more of the noise is seen in the centroid. The text gives neither covariances nor its "
             "graph.",
-            sweep={name: tracked(of, name) for name, of in here.items()}, seen_in="centroid",
-        ),
+            sweep={name: tracked(of, name) for name, of in here.items()}, seen_in="centroid"),
         headline(
             "The servers' own models are better under graph-homomorphic noise", place="figure 3.3 (b)",
             text="better for a fixed variance, though it does not seem significant", ours=levels("individual"),
             why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random "
             "noise is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
-            sweep={name: own(of, name) for name, of in here.items()}, seen_in="individual",
-        ),
-    ]  # fmt: skip
+            sweep={name: own(of, name) for name, of in here.items()}, seen_in="individual")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
     louder, steps, seen = swept.where(step=STEP), swept.where(variance=VARIANCE), places.where(network="small world")
     drawn: dict[str, Any] = {"x": "covariance", "panels": "network", **y}
@@ -175,5 +170,4 @@ STUDY = Study(
 
 The text gives neither its graph nor its covariances: four ranges of eigenvalues, and small worlds (4 neighbours, 30 %
 rewired), a ring and random trees. "Tracks" is within {CLOSE:g} dB, "worse" at least {FAR:g} dB. Steps and variances are
-swept with the first of these, one after the other in one run.""",
-)  # fmt: skip
+swept with the first of these, one after the other in one run.""")  # fmt: skip

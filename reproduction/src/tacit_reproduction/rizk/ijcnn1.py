@@ -93,8 +93,7 @@ def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
     close, words = Pair("", settled["homomorphic"], settled["none"]), {"unit": " %", "text": text, "seen_in": "rounds"}
     claims = [
         not_worse(near, close, **words), judged(low, apart, below(), **words),
-        judged(order, Pair("", own["homomorphic"], own["random"]), below(), unit=" %", seen_in="schemes"),
-    ]  # fmt: skip
+        judged(order, Pair("", own["homomorphic"], own["random"]), below(), unit=" %", seen_in="schemes")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "y": "test error (%)", "words": WORDS}
     figures = [
         curves(shown, "rounds", "Test error of the centroid", f"As {place}: mean of both classes.", "centroid", **y),

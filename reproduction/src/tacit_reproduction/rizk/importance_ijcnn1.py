@@ -136,8 +136,7 @@ def judge(results: Results) -> Judgement:
         "does not give; plainly counted, never saying yes errs in 9.5 %, less than the text's. Of its gain hardly "
         "anything comes out: what is left to w^o is a distance yet to go, in the mean the same for all rules.",
         claims=[lower["non-IID"]], size=levels, sweep={mix: [claim] for mix, claim in lower.items()},
-        seen_in="errors",
-    )  # fmt: skip
+        seen_in="errors")  # fmt: skip
     said = "Drawn like figure 2.2 (a): the mean of both classes' errors."
     drawn = curves(results, "errors", "Test error", said, "error", lines="rule", panels="mix", y="test error (%)")
     return Judgement([*lower.values(), *levels], [told], [drawn])
@@ -151,5 +150,4 @@ STUDY = Study(
 {CLIENTS} clients, {COHORT} a round, logistic loss, mu = {STEP:g}, rho = {RIDGE:g}, batches of 1 to 10, 1 to 5 local
 steps. Each seed takes as many rows of both classes, and errors are means of both classes'. Clients get {SMALLEST} to
 {LARGEST} rows; the text says "non-IID" only: mixes of classes go from those of all rows to nearly one class each.
-Errors are averaged over the last third of the rounds.""",
-)  # fmt: skip
+Errors are averaged over the last third of the rounds.""")  # fmt: skip

@@ -85,8 +85,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         "rounds": at, "msd": msd, "settled": decibels(msd[:, at > steady].mean(axis=1)),
         "early": decibels(msd[:, np.searchsorted(at, EARLY)]),
         "diverged": (~(msd[:, -1] < BEYOND_MEASURE * np.sum(best**2, axis=1))).astype(float),
-        "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima]),
-    }  # fmt: skip
+        "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima])}  # fmt: skip
     common: dict[str, Factor] = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps}
     return parted(common, ({"data": name, "loud": loud} for name, loud in task.problems), seeds, measures)
 
@@ -150,8 +149,7 @@ def judge(results: Results) -> Judgement:
         in_decibels(as_good, leads(main, "sampled", "optimal"), below(AS_GOOD), f"{place}: just as well", "learning"),
         in_decibels("Current ones settle below optimal ones", current["settled"], below(), f"{place}: outperforms"),
         in_decibels(faster, current["early"], below(), f"{place}: converges faster", "learning"),
-        *of_ranges(plain, louder),
-    ]  # fmt: skip
+        *of_ranges(plain, louder)]  # fmt: skip
     told = headline(
         "Importance sampling lowers the MSD of federated averaging", place=place, text=f"by {TEXT_GAIN:g} dB",
         ours=f"by {', '.join(gains.values())}",
@@ -159,8 +157,7 @@ def judge(results: Results) -> Judgement:
         'what heterogeneity is put in comes out. The text\'s covariances and noise are "randomly generated", without a '
         "range. Where variances differ by a factor of ten there are a few dB to gain by any probabilities; the text's "
         "size takes norms that differ by orders of magnitude, as those of the wide ranges do, or of few loud clients.",
-        claims=[better], sweep={name: [size] for name, size in sizes.items()}, seen_in="data",
-    )  # fmt: skip
+        claims=[better], sweep={name: [size] for name, size in sizes.items()}, seen_in="data")  # fmt: skip
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
     at_ends, both = main.where(data=ENDS), main.where(rule=BOTH)
     said = "As figure 2.5 (a); xi is in proportion to the noise."
@@ -186,5 +183,4 @@ uniform as logarithms, 0.01 to 10 for features and 1e-4 to 10 for noise; half wi
 client in twenty has noise 10, 30 or 100 times as large, on the narrow ranges.
 
 Uniform sampling is without replacement, as the other rules are; a tenth of every importance sampling is uniform, which
-costs 0.46 dB of a gain at most. Not private: norms of gradients leave as they are.""",
-)  # fmt: skip
+costs 0.46 dB of a gain at most. Not private: norms of gradients leave as they are.""")  # fmt: skip
