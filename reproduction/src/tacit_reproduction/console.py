@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,14 +35,9 @@ def run(
         raise ConfigError(f"{what} goes with --all; one experiment uses all cores of this machine by itself")
     studies = all_studies()
     if listed or name is None:
-        minutes = (f"{each.minutes:.0f}" if math.isfinite(each.minutes) else "hours" for each in studies.values())
-        rows = [
-            (each.name, each.title, each.source, time) for each, time in zip(studies.values(), minutes, strict=True)
-        ]
+        rows = [(s.name, s.title, s.source, f"{s.minutes:.0f}".replace("inf", "hours")) for s in studies.values()]
         print_table(("name", "what it shows", "source", "minutes"), rows)
-        say(
-            "minutes: on two cores, for the full form. --quick takes a minute; --all runs every one and makes a gallery"
-        )
+        say("minutes: on two cores, the full form. --quick takes a minute; --all runs every one and makes a gallery")
         return
     if name not in studies:
         hint = nearest(name, studies)

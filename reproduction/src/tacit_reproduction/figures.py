@@ -102,13 +102,11 @@ def dots(
     gathered: dict[str, dict[str, dict[float, Floats]]] = {}
     for row, place, label, values in _shown(rows, measure, look):
         gathered.setdefault(place, {}).setdefault(label, {})[places[row.factors[x]]] = values
-    drawn = {
-        place: {
-            label: Line(np.array(sorted(found)), np.stack([found[at] for at in sorted(found)], axis=1))
-            for label, found in of_panel.items()
-        }
-        for place, of_panel in gathered.items()
-    }
+
+    def line(found: dict[float, Floats]) -> Line:
+        return Line(np.array(sorted(found)), np.stack([found[at] for at in sorted(found)], axis=1))
+
+    drawn = {place: {label: line(found) for label, found in of.items()} for place, of in gathered.items()}
     names = () if numbers else tuple(look.get("words", {}).get(level, str(level)) for level in levels)
     return Figure(name, title, caption, _axes(x_label or x, measure, look, names), drawn, joined=numbers)
 

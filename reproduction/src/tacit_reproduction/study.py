@@ -148,11 +148,9 @@ class Study:
     def _table(self, results: Results) -> dict[str, Any]:
         rows = [row for row in results.rows if any(name in row.measures for name in self.tabled)]
         factors = list(dict.fromkeys(name for row in rows for name in row.factors))
-        cells = [
-            [str(row.factors.get(name, "")) for name in factors]
-            + [shown(row.measures[name]) if name in row.measures else "" for name in self.tabled]
-            for row in rows
-        ]
+        cells = [[str(row.factors.get(name, "")) for name in factors]
+                 + [shown(row.measures[name]) if name in row.measures else "" for name in self.tabled]
+                 for row in rows]  # fmt: skip
         return {"columns": [*factors, *self.tabled], "rows": cells}
 
 

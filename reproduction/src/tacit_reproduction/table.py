@@ -68,11 +68,8 @@ class Results:
 
     def content(self) -> bytes:
         """Return the file that `loaded` reads."""
-        arrays: dict[str, NDArray[Any]] = {
-            f"{k}/{name}": np.asarray(values)
-            for k, row in enumerate(self.rows)
-            for name, values in row.measures.items()
-        }
+        every = ((k, *of) for k, row in enumerate(self.rows) for of in row.measures.items())
+        arrays: dict[str, NDArray[Any]] = {f"{k}/{name}": np.asarray(values) for k, name, values in every}
         factors = [{name: _plain(value) for name, value in row.factors.items()} for row in self.rows]
         for key, what in ((FACTORS, factors), (FACTS, self.facts)):
             arrays[key] = np.frombuffer(json.dumps(what, default=_plain).encode("utf-8"), np.uint8)
@@ -119,10 +116,11 @@ def parted(
     common: Mapping[str, Factor], places: Iterable[Mapping[str, Factor]], seeds: int, measures: Mapping[str, Any]
 ) -> list[Row]:
     """Return a row for each place of a program, whose repeats are the seeds of the first place, of the second, ..."""
-    return [
-        Row({**common, **place}, {n: v if n == "rounds" else v[k * seeds :][:seeds] for n, v in measures.items()})
-        for k, place in enumerate(places)
-    ]
+
+    def part(k: int) -> dict[str, Any]:
+        return {name: of if name == "rounds" else of[k * seeds :][:seeds] for name, of in measures.items()}
+
+    return [Row({**common, **place}, part(k)) for k, place in enumerate(places)]
 
 
 def decibels(values: Floats) -> Floats:

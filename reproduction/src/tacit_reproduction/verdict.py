@@ -25,7 +25,6 @@ Outcome = Literal["holds", "open", "fails"]
 Verdict = Literal["reproduced", "direction only", "depends on an open setting", "refuted", "not tested"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 SPENT = 0.05  # share of all sets of seeds for which an interval misses
-Named = tuple[str, ArrayLike]  # Name, and value per seed
 
 
 class Rule(NamedTuple):
@@ -136,7 +135,7 @@ def judged(
     return Claim(claim, outcome == "holds", figure, text, seen_in, outcome, leans)
 
 
-def ordered(claim: str, values: Sequence[Named], **words: str) -> Claim:
+def ordered(claim: str, values: Sequence[tuple[str, ArrayLike]], **words: str) -> Claim:
     """Values rise from each to the next; `words` as for `judged`."""
     arrays = [(name, np.asarray(each, np.float64)) for name, each in values]
     pairs = [Pair(f"{upper} over {lower}", more, less) for (lower, less), (upper, more) in pairwise(arrays)]

@@ -146,7 +146,7 @@ def steady_state(network: Network, *, form: Form = "kept") -> Array:
     solution, left = gmres(_linear(steps, size, less=True), source, rtol=1e-10, atol=0.0, restart=60, maxiter=200)
     if left:
         raise RequirementError(
-            f"the steady state was not found to 1e-10 in {left} sweeps; expected a radius well below 1, not {radius}"
+            f"no steady state to 1e-10 in {left} sweeps; expected a radius well below 1, not {radius}"
         )
     period = _period(steps, solution.reshape(size, size), True)
     return np.asarray(np.mean([covariance[:d, :d] for covariance in period], axis=0))
@@ -230,9 +230,8 @@ def _kept_maps(net: Network, n: int) -> _Maps:
     finish = _place(net.blocks, between, d)
     finish[w, :, w] = eye
     finish[w] += np.tensordot(net.weights[0].ravel(), arrive, 1)
-    finish[old] = np.tensordot(np.diag(net.takes_part), own[:clients], 1) + np.tensordot(
-        np.diag(net.data), own[clients:], 1
-    )
+    finish[old] = np.tensordot(np.diag(net.takes_part), own[:clients], 1)
+    finish[old] += np.tensordot(np.diag(net.data), own[clients:], 1)
     finish[old, :, old] += eye
     finish[1 + clients + np.arange(kept), :, message[:kept]] = eye
     return _Maps(_flat(enter), _flat(local), _flat(finish), _flat(np.concatenate([arrive, own])))

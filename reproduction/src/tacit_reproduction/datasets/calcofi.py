@@ -70,7 +70,7 @@ class CalcofiStream(ArrivalStream):
         check_count("count", count)
         if count > len(self._free):
             raise DataError(
-                f"{count} bottles to test with, but only {len(self._free)} are held by nobody: share fewer out"
+                f"{count} bottles to test with, but only {len(self._free)} that nobody holds: share out fewer"
             )
         rows = np.random.default_rng([self._seed, TEST, seed]).choice(self._free, count, replace=False)
         return Batch(self._bottles.x[rows], self._bottles.y[rows])
@@ -144,9 +144,7 @@ def _complete(values: NDArray[Any], band: NDArray[Any], within: NDArray[Any], or
     complete = np.isfinite(values).all(axis=1)
     table = values[complete].astype(np.float64)
     if len(table) < 2:
-        raise DataError(
-            f"CalCOFI ({origin}): {len(table)} bottles have all of {', '.join(COLUMNS)} and {TARGET}; {REMEDY}"
-        )
+        raise DataError(f"CalCOFI ({origin}): {len(table)} bottles have {', '.join(COLUMNS)} and {TARGET}; {REMEDY}")
     spread = table.std(axis=0)
     scaled = ((table - table.mean(axis=0)) / np.where(spread > 0, spread, 1)).astype(np.float32)
     place = np.empty(len(table), np.int64)

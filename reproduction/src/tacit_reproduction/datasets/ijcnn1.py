@@ -65,9 +65,8 @@ def _read(packed: bytes, source: str, part: str) -> Table:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        x, y = load_svmlight_file(
-            io.BytesIO(bz2.decompress(packed)), n_features=FEATURES, dtype=np.float32, zero_based=False
-        )
+        text = io.BytesIO(bz2.decompress(packed))
+        x, y = load_svmlight_file(text, n_features=FEATURES, dtype=np.float32, zero_based=False)
         table = Table(x.toarray(), y.astype(np.float32))
         if (found := digest(table)) != VALUES[part]:
             raise ValueError(f"the SHA-256 of its values is {found}, expected {VALUES[part]}")

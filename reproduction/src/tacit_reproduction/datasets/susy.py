@@ -37,10 +37,8 @@ def susy() -> Dataset:
     archive = read_npz(path)
     x, y = archive["X"], archive["y"]
     if x.shape != (SUBSET_ROWS, len(COLUMNS)):
-        raise DataError(
-            f"{path}: features of shape {x.shape}, expected {(SUBSET_ROWS, len(COLUMNS))}; "
-            "delete the file, and it is made anew"
-        )
+        expected = (SUBSET_ROWS, len(COLUMNS))
+        raise DataError(f"{path}: features of shape {x.shape}, expected {expected}; delete the file, it is made anew")
     source = ", drawn from the official file with a fixed seed" if drawn else ""
     words = f"SUSY, a random subset of {SUBSET_ROWS:,} of {ROWS:,} rows{source}"
     return datasets.two_classes("susy", x, y, COLUMNS, words, {}, complete=False)

@@ -54,10 +54,8 @@ def cluster_tasks(data: Dataset, tasks: Sequence[TwoClasses], clusters: Ints, si
     rng = np.random.default_rng(seed)
     rows, y = [], []
     need = [_shares(tasks[q], int(size), rng) for q, size in zip(clusters, sizes, strict=True)]
-    pools = {
-        label: rng.permutation(np.flatnonzero(classes == label))
-        for label in sorted({label for task in tasks for side in task for label in side})
-    }
+    labels = sorted({label for task in tasks for side in task for label in side})
+    pools = {label: rng.permutation(np.flatnonzero(classes == label)) for label in labels}
     taken = dict.fromkeys(pools, 0)
     for q, shares in zip(clusters, need, strict=True):
         for label, count in shares.items():

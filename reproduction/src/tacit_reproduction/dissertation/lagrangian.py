@@ -68,11 +68,12 @@ def judge(results: Results) -> Judgement:
             "K = V = 1, outside of its own condition V > K.",
             claims=claims, sweep={f"V = {knob:g} sqrt T": both(plain.where(knob=knob).rows) for knob in BOLDNESS},
             seen_in="regret")]  # fmt: skip
+    both_ends = [
+        (row, *of) for row in plain.rows for of in (("spent beyond the budget", "overspent"), ("regret", "regret"))
+    ]
     ends = Results(
         Row({**row.factors, "measure": name}, {"value": row.measures[key][:, -1] / np.max(row.measures["rounds"])})
-        for row in plain.rows
-        for name, key in (("spent beyond the budget", "overspent"), ("regret", "regret"))
-    )
+        for row, name, key in both_ends)  # fmt: skip
     axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True, "log_y": True}
     caption = f"Per agent, in sum of T rounds, V = {MAIN:g} sqrt T."
     figures = [

@@ -159,11 +159,8 @@ def judge(results: Results) -> Judgement:
             "round and asks whether one image of the batch was replaced by a white one: under eps it could not be "
             "right more often than e^eps / (1 + e^eps).",
             claims=[told])]  # fmt: skip
-    moments = Results(
-        Row({**row.factors, "model": words}, {"accuracy": row.measures[model]})
-        for row in results.rows
-        for model, words in MODELS.items()
-    )
+    judged_at = ((row, *model) for row in results.rows for model in MODELS.items())
+    moments = Results(Row({**r.factors, "model": words}, {"accuracy": r.measures[m]}) for r, m, words in judged_at)
     words = METHODS | {e: f"eps = {e:g}" for e in epsilons} | {math.inf: "no noise"}
     axes: dict[str, Any] = {"lines": "method", "panels": "epsilon", "y": "test accuracy (%)", "words": words}
     return Judgement([first, near, *noisier, told, kept], headlines, [

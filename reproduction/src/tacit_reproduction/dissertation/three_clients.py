@@ -150,9 +150,8 @@ def judge(results: Results) -> Judgement:
             place="section 2.4", text="a bound", ours=rate.figure, claims=[rate], seen_in="regret",
             why=f"Measured at the text's T = {ROUNDS}, at each round against the vector that was best so far."),
     ]  # fmt: skip
-    return Judgement(
-        [*agree.values(), *differ.values(), same, rate, private], headlines, _figures(results, models, ends)
-    )
+    claims = [*agree.values(), *differ.values(), same, rate, private]
+    return Judgement(claims, headlines, _figures(results, models, ends))
 
 
 def _same(models: Mapping[Any, Floats]) -> Claim:

@@ -85,13 +85,9 @@ def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
 
 
 def _meanings() -> Html:
-    items = (
-        html("<dt class='{}'>{} {}</dt><dd>{}</dd>", page.KEYS[verdict], page.MARKS[verdict], verdict, words)
-        for verdict, words in page.MEANINGS.items()
-    )
-    return html(
-        "<details><summary>What the verdicts mean</summary><dl class='meaning'>{}</dl></details>", joined(items)
-    )
+    item = "<dt class='{}'>{} {}</dt><dd>{}</dd>"
+    items = joined(html(item, page.KEYS[v], page.MARKS[v], v, words) for v, words in page.MEANINGS.items())
+    return html("<details><summary>What the verdicts mean</summary><dl class='meaning'>{}</dl></details>", items)
 
 
 def _filter(done: Sequence[Mapping[str, Any]]) -> Html:

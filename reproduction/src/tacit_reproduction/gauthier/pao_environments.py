@@ -77,10 +77,8 @@ def _harsh(results: Results) -> list[Claim]:
     little += f"or more, so that 0.2^l throws {HARSH.delay:.0%} of the messages away"
     note, pairs = _other(results, "harsh", "larger", f"with step {LARGER:g}"), apart(results, f"C2@harsh - {SGD}@harsh")
     said = "figure 4.6 (c): C2 achieves significantly better accuracy"
-    return [
-        ask(larger, Pair("", *gains), above(), text=increases, note=little),
-        ask(f"(c) Harsh environment: C2 ends below {SGD}", pairs, below(), text=said, note=note),
-    ]
+    ends = ask(f"(c) Harsh environment: C2 ends below {SGD}", pairs, below(), text=said, note=note)
+    return [ask(larger, Pair("", *gains), above(), text=increases, note=little), ends]
 
 
 STUDY = Study(

@@ -140,11 +140,8 @@ def cells(quick: bool) -> list[Setting]:
     time = 100 if quick else 200
     chosen = [one for one in STEADY if not quick or one.name in QUICK]
     steady = sorted((one._replace(rounds=int(time / one.step)) for one in chosen), key=lambda one: -one.rounds)
-    tried = [
-        one._replace(ratio=ratio, step=ratio / largest_eigenvalue(one))
-        for one in TRIED
-        for ratio in (QUICK_RATIOS if quick else RATIOS)
-    ]
+    both = ((one, ratio) for one in TRIED for ratio in (QUICK_RATIOS if quick else RATIOS))
+    tried = [one._replace(ratio=ratio, step=ratio / largest_eigenvalue(one)) for one, ratio in both]
     return [*steady, *tried]
 
 
@@ -192,11 +189,8 @@ def _predicted(rows: list[Row], form: Form, text: str) -> Claim:
     pairs = [Pair(str(row.factors["name"]), row.measures[form]) for row in rows]
     off = {pair.name: -10 * np.log10(pair.interval.mean) for pair in pairs}
     farthest = max(off, key=lambda name: abs(off[name]))
-    near, statement = (
-        (10 ** (d / 10) for d in (-CLOSE, CLOSE)),
-        f"(4.34), {FORMS[form]}, is within {CLOSE:g} dB of simulations",
-    )
-    claim = judged(statement, pairs, Rule(*near), text=text)
+    statement = f"(4.34), {FORMS[form]}, is within {CLOSE:g} dB of simulations"
+    claim = judged(statement, pairs, Rule(10 ** (-CLOSE / 10), 10 ** (CLOSE / 10)), text=text)
     runs, least, most = len(pairs[0].first), min(off.values()), max(off.values())
     words = f"predicted minus simulated, of the means over {runs} runs: {farthest} {off[farthest]:+.2f} dB"
     return claim._replace(figure=f"{words}, the farthest of {len(off)} settings, from {least:+.2f} to {most:+.2f} dB")

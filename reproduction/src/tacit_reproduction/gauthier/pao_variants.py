@@ -59,10 +59,8 @@ def judge(results: Results) -> Judgement:
         after = f"U2 minus U1 after {LONG:,} iterations: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}] dB"
     best = "figure 4.2 (a): uncoordinated sharing is best in asynchronous settings"
     weights = "figure 4.2 (c): weights 0.2^l improve the performance significantly"
-    alike, same = (
-        f"C2 and U2 perform alike (within {ALIKE:g} dB)",
-        "figure 4.2 (c): C2 and U2 show the same performance",
-    )
+    alike = f"C2 and U2 perform alike (within {ALIKE:g} dB)"
+    same = "figure 4.2 (c): C2 and U2 show the same performance"
     claims = [
         ask(refine, apart(table, "C0 - C1", "U0 - U1"), above(), text="figure 4.2 (a): C1 and U1 outperform C0 and U0"),
         ask(own, apart(table, "C1 - U1"), above(), text=best),

@@ -172,9 +172,8 @@ def run(task: Task) -> list[Row]:
     rho = found.privacy.summary()["rho"]
     measured = {"rounds": found.recorded_rounds, "nmsd": own.mean(axis=2), "end": own[:, -1].mean(axis=1)}
     measured["rho"] = np.full(len(worlds), math.inf if rho is None else rho)
-    places = (
-        {**setting._asdict(), **problem._asdict(), "name": setting.name, "units": problem.units} for problem in problems
-    )
+    of, name = setting._asdict(), {"name": setting.name}
+    places = ({**of, **problem._asdict(), **name, "units": problem.units} for problem in problems)
     return parted({}, places, seeds, measured)
 
 

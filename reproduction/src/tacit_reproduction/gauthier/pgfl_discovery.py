@@ -38,14 +38,12 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
     # With noise a multiplier is the gradient less that round's noise times rho: an average has less of it.
     at = (one.recorded_rounds > WARMUP // 2) & (one.recorded_rounds <= WARMUP)
     duals = np.mean(one.recorded["dual"][:, at], axis=1)  # (repeats, clients, d)
-    labels: list[list[int]] = [
-        find_clusters(dual, CLUSTERS, seed=0, weight=w.stream.data_size).labels.tolist()
-        for dual, w in zip(np.asarray(duals, np.float64), worlds, strict=True)
-    ]
-    guessed = [
-        w._replace(topology=federation(w.topology.links["servers"], CLIENTS, clusters=own))
-        for own, w in zip(labels, worlds, strict=True)
-    ]
+    labels: list[list[int]] = []
+    guessed = []
+    for dual, world in zip(np.asarray(duals, np.float64), worlds, strict=True):
+        labels.append(find_clusters(dual, CLUSTERS, seed=0, weight=world.stream.data_size).labels.tolist())
+        servers = world.topology.links["servers"]
+        guessed.append(world._replace(topology=federation(servers, CLIENTS, clusters=labels[-1])))
     several = pgfl.simulated(Setting(**noise), [*worlds, *guessed], first, ROUNDS).recorded["models"]
     late, targets = (ROUNDS - WARMUP) // pgfl.EVERY - 1, np.stack([world.targets for world in worlds])
     models = {TRUE: several[: len(worlds), -1], FOUND: several[len(worlds) :, late], ONE: one.recorded["models"][:, -1]}
@@ -95,10 +93,8 @@ def judge(results: Results) -> Judgement:
             found.append(excess(name, others, mine) if what == "nmsd" else Pair(name, mine, others))
         return found
 
-    words, worse = (
-        "More clients than by chance are put where they belong",
-        "One model errs more than models of found clusters",
-    )
+    words = "More clients than by chance are put where they belong"
+    worse = "One model errs more than models of found clusters"
     asked = [
         (f"{words}, without noise", "right", pairs("right", CHANCE, False)),
         (f"{words}, under noise", "right", pairs("right", CHANCE, True)),

@@ -132,12 +132,9 @@ def learning(results: Results, number: str) -> Figure:
 
 def judge_digits(results: Results) -> Judgement:
     two, three = "figure 5.5 (a): it improves accuracy", "figure 5.5 (b): it significantly improves accuracy"
-    claims = [
-        helps(results, cell, where, said)
-        for cell, said in ((PAIRS, two), (TURNED, two), (TRIPLETS, three))
-        for where in (ENFORCED, QUIET)
-        if results.where(group=cell.group, where=where).rows
-    ]
+    asked = [(*of, where) for of in ((PAIRS, two), (TURNED, two), (TRIPLETS, three)) for where in (ENFORCED, QUIET)]
+    ran = {(row.factors["group"], row.factors["where"]) for row in results.rows}
+    claims = [helps(results, cell, where, said) for cell, said, where in asked if (cell.group, where) in ran]
     if results.where(tau=TAUS[-1]).rows:
         at, words = {tau: TRIPLETS._replace(tau=tau) for tau in TAUS}, {"unit": " %", "seen_in": "tau"}
         more, less = (gain(results, at[t], ENFORCED, than=at[u]) for t, u in ((0.6, 0.0), (1.0, 0.4)))

@@ -140,10 +140,8 @@ def judge(results: Results) -> Judgement:
 
 def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -> list[Headline]:
     snrs, lineup = found.results.where(method="ClusterFL").levels("snr"), (MIXED, PLAIN, GFL, CLUSTERFL)
-    problems, kinds = (
-        [Problem(gamma=g, snr=snr) for g in GAMMAS for snr in snrs],
-        {"clipped": CLIPPED, "assumed": ASSUMED},
-    )
+    problems = [Problem(gamma=g, snr=snr) for g in GAMMAS for snr in snrs]
+    kinds = {"clipped": CLIPPED, "assumed": ASSUMED}
     kept = {f"C {kind}, {p.units}": [near(found, kind, [p])] for kind, of in kinds.items() for p in of}
     ends = {kind: [f"{p.units}: {found.db(called(MIXED, kind), p)}" for p in of] for kind, of in kinds.items()}
     few = {s.name: called(s) for s in (MIXED, PLAIN, FADING)}

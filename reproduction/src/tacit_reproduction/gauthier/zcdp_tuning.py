@@ -97,10 +97,5 @@ def with_half(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def known(name: Name) -> list[Cell]:
-    cells = [
-        Cell(name, method, total, *setting)
-        for method, settings in KNOWN[name].items()
-        for total, setting in zip(QUICK_TOTALS, settings, strict=True)
-        if method != "DP-NFL" or total <= CLASSIC_UP_TO
-    ]
-    return with_half(cells)
+    every = ((m, *of) for m, settings in KNOWN[name].items() for of in zip(QUICK_TOTALS, settings, strict=True))
+    return with_half([Cell(name, m, rho, *of) for m, rho, of in every if m != "DP-NFL" or rho <= CLASSIC_UP_TO])

@@ -98,12 +98,8 @@ class Cell(NamedTuple):
 
 def cells(quick: bool) -> list[Cell]:
     """Return all cells, the long ones first: few nodes have many rounds."""
-    found = [
-        Cell("printed", l2, epsilon, nodes, PRINTED.columns)
-        for nodes in NODES
-        for l2 in LAMBDAS
-        for epsilon in (EPSILONS if l2 == MAIN else EPSILONS[:2])
-    ]
+    every = ((n, l2, e) for n in NODES for l2 in LAMBDAS for e in (EPSILONS if l2 == MAIN else EPSILONS[:2]))
+    found = [Cell("printed", l2, epsilon, nodes, PRINTED.columns) for nodes, l2, epsilon in every]
     found += [Cell("printed", LAMBDAS[0], 1.0, 1, FEW.columns)]  # every document is within the margin here
     found += [Cell("alone", l2, dola.NOISELESS, nodes, PRINTED.columns) for nodes in NODES[1:] for l2 in LAMBDAS]
     return found + [Cell("release", 1.0, *entry, form.columns, form.keep or 0) for entry, form in CHOSEN.items()]

@@ -116,7 +116,6 @@ def measured(run: Run, points: int = 1) -> dict[str, Floats]:
 
 
 def streams_of(draw: Callable[[int], Stream], seeds: int, first: int) -> dict[int, Stream]:
-    """Return the streams of all seeds; cells that share them share their comparators."""
     return {seed: draw(seed) for seed in range(first, first + seeds)}
 
 

@@ -148,12 +148,10 @@ WHY = (
 
 
 def _figures(results: Results) -> list[Figure]:
+    data, batches = {s: results.where(**s._asdict()).levels("data") for s in SETTINGS}, results.levels("batch")
     ratios = [
         Row({"data": d, "batch": h, **s._asdict()}, {"ratio": np.array([_ratio(results, d, h, s).mean])})
-        for s in SETTINGS
-        for d in results.where(**s._asdict()).levels("data")
-        for h in results.levels("batch")
-    ]
+        for s in SETTINGS for d in data[s] for h in batches]  # fmt: skip
 
     def panel(row: Row) -> str:
         return f"{row.factors['data']}, {dola.JUDGED[str(row.factors['judged'])]}"

@@ -24,16 +24,12 @@ def fewer_nodes(results: Results, l2: float) -> list[Claim]:
     fall = TABLE_1[dola.NOISELESS, 1] - TABLE_1[dola.NOISELESS, 64]
     words = {"unit": " %", "text": "Table 1: 65.72, 74.64, 82.51 % with 64, 4 and 1 nodes", "seen_in": "nodes"}
     from_64 = f"Of the text's {fall:.1f} points between 64 nodes and one at least half are there, lambda = {l2:g}"
-    return [
-        ordered(f"Without noise accuracy is higher with fewer nodes, lambda = {l2:g}", values, **words),
-        judged(from_64, Pair("1 over 64 nodes", values[-1][1], values[0][1]), above(fall / 2), **words),
-    ]
+    higher = ordered(f"Without noise accuracy is higher with fewer nodes, lambda = {l2:g}", values, **words)
+    return [higher, judged(from_64, Pair("1 over 64 nodes", values[-1][1], values[0][1]), above(fall / 2), **words)]
 
 
 def free(results: Results, l2: float) -> Claim:
-    pairs = [
-        Pair(dola.in_words(n), _printed(results, 1.0, n, l2), _printed(results, dola.NOISELESS, n, l2)) for n in NODES
-    ]
+    pairs = [Pair(dola.in_words(n), *(_printed(results, e, n, l2) for e in (1.0, dola.NOISELESS))) for n in NODES]
     said = "Table 1: the same figures without noise and at eps = 1"
     claim = f"Noise of eps = 1 moves accuracy by less than {POINT:g} point, lambda = {l2:g}"
     return judged(claim, pairs, within(POINT), unit=" %", text=said, seen_in="table")

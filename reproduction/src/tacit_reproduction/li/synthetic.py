@@ -41,9 +41,8 @@ def tasks(quick: bool) -> list[Task]:
 def run(given: tuple[Task, int, int]) -> list[Row]:
     """Run a task on the same streams: their comparators are solved for once."""
     (nodes, l2, quick), seeds, first = given
-    streams = dola.streams_of(
-        lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), seeds, first
-    )
+    draw = lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball")  # noqa: E731
+    streams = dola.streams_of(draw, seeds, first)
     ways = ["pairs"] if nodes == 1 or (quick and l2 != MAIN.l2) else list(dola.MIXING)
     rows = []
     for setting in (Setting(l2, mixing, at) for mixing in ways for at in ("own", "mixture")):

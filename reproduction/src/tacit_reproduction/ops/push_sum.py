@@ -73,9 +73,7 @@ def measure(full: Design, quick: Design, team: Crew, is_quick: bool, first: int)
     found = dict(zip(runs, team("running", run, [Task(design, *each, first) for each in runs]), strict=True))
     rows = (
         Row({"sweep": sweep, "method": method, **network._asdict(), "fraction": f}, found[method, network][f])
-        for sweep, method, network in wanted(design)
-        for f in FRACTIONS
-    )
+        for sweep, method, network in wanted(design) for f in FRACTIONS)  # fmt: skip
     data = load(design.data)
     return Results(rows, {"data": f"{data.description}: {len(data.y):,} samples, columns standardised."})
 
@@ -87,9 +85,8 @@ def judge(design: Design, results: Results) -> Judgement:
         return main.of("average", method=method, fraction=fraction)
 
     def pairs(first: str, *others: str) -> list[Pair]:
-        return [
-            Pair(f"{first} and {m}, {PERCENT[f]}", average(first, f), average(m, f)) for m in others for f in FRACTIONS
-        ]
+        both = ((m, f) for m in others for f in FRACTIONS)
+        return [Pair(f"{first} and {m}, {PERCENT[f]}", average(first, f), average(m, f)) for m, f in both]
 
     def ask(about: str, claim: str, asked: Pair | list[Pair], limit: float = 0.0) -> Claim:
         said = f"{places[about]}: {SAID[about]}" if about in places else ""

@@ -1,4 +1,8 @@
-"""Methods, noise schemes, networks and sampling of both studies on Rizk (2023), sec. 4.4."""
+"""Methods, noise schemes, networks and sampling of Rizk (2023), sec. 4.4, and several settings in one program.
+
+Settings are side by side as repeats, or one after the other as stretches of rounds: a run that has settled under one
+settles under the next from there, and what is judged is the second half of each stretch.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

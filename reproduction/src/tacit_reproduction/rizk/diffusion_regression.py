@@ -125,12 +125,8 @@ def of_masks(here: Results) -> list[Claim]:
 def judge(results: Results) -> Judgement:
     swept = {
         f"R_u {r_u}, {network}, {samples}": results.where(batch=batch, R_u=r_u, network=network)
-        for (r_u, network), (batch, samples) in product(PLACES, BATCHES.items())
-    }
-    ends = {
-        ", ".join(("R_u " + r_u, net, BATCHES[1])): results.where(batch=1, R_u=r_u, network=net)
-        for r_u, net in (FIRST, SPARSE)
-    }
+        for (r_u, network), (batch, samples) in product(PLACES, BATCHES.items())}  # fmt: skip
+    ends = {name: swept[name] for name in (", ".join((f"R_u {r_u}", net, BATCHES[1])) for r_u, net in (FIRST, SPARSE))}
     masks = of_masks(next(iter(ends.values())))
     claims = [*masks, *(c for of in (of_centroid, of_agents) for name, here in ends.items() for c in of(here, name))]
 

@@ -10,8 +10,7 @@ from tacit import algorithms, graphs, objectives
 from tacit.privacy import laplace_of_size, unprotected
 from tacit.streams import linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk import diffusion as settings
-from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, climb, in_decibels
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, climb, in_decibels, noise_by_round, piecewise, stretches
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Pair, above, below, fact, headline, judged, slopes, within
@@ -61,15 +60,15 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
         place, ours = places[task.noise]
         noise = laplace_of_size(math.sqrt(VARIANCE) / ours, task.clip, perturbs=place)  # type: ignore[arg-type]
         if task.clip is None:
-            noise = settings.noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
+            noise = noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
     outcome = finished_run(
-        algorithms.fedavg(LOSS, settings.piecewise([PER_TEXT_STEP * s for s in steps], lengths), noise, **clients),
+        algorithms.fedavg(LOSS, piecewise([PER_TEXT_STEP * s for s in steps], lengths), noise, **clients),
         graphs.star_roles(CLIENTS), lambda seed: drawn[seed - first].stream(sizes), rounds=sum(lengths),
         repeats=seeds, seed=first, evaluate="cohort", record={"server": lambda models: models[0]}, record_every=3,
     )  # fmt: skip
     deviation = np.square(np.asarray(outcome.recorded["server"], np.float64) - best).sum(axis=-1)
     rows = []
-    for number, (rounds, msd) in enumerate(settings.stretches(outcome.recorded_rounds, deviation, lengths)):
+    for number, (rounds, msd) in enumerate(stretches(outcome.recorded_rounds, deviation, lengths)):
         factors = {"noise": task.noise, "step": steps[number], "variance": variances[number], "clip": task.clip or 0.0}
         measures: dict[str, Any] = {"rounds": rounds, "msd": msd, "settled": decibels(late(msd))}
         if outcome.privacy.guarantee is not None:

@@ -10,8 +10,18 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk import diffusion as settings
-from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, WORDS, climb, in_decibels, mechanism, network
+from tacit_reproduction.rizk.diffusion import (
+    PER_TEXT_STEP,
+    WORDS,
+    climb,
+    deviations,
+    in_decibels,
+    mechanism,
+    network,
+    noise_by_round,
+    piecewise,
+    stretches,
+)
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
@@ -61,14 +71,14 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     noise, steps = mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
     outcome = finished_run(
         algorithms.graph_federated(
-            LOSS, settings.piecewise(steps, lengths),
-            server_mechanism=noise if task.noise == "none" else settings.noise_by_round(noise, sizes, lengths),
+            LOSS, piecewise(steps, lengths),
+            server_mechanism=noise if task.noise == "none" else noise_by_round(noise, sizes, lengths),
             cohort=COHORT, local_steps=local, batch_size=batch),
         lambda k: graphs.federation(network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
         lambda k: drawn[k - first].stream(), rounds=sum(lengths), repeats=len(places), seed=first,
         evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2)  # fmt: skip
-    both = settings.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
-    cut = zip(*(settings.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
+    both = deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
+    cut = zip(*(stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
     for (step, variance), ((rounds, centroid), (_, own)) in zip(task.settings, cut, strict=True):
         settled = {"settled": decibels(late(centroid)), "individual": decibels(late(own))}

@@ -45,11 +45,11 @@ def around_servers(
 ) -> tuple[NDArray[np.int64], Floats]:  # fmt: skip
     """Run one rule; return the recorded rounds, and (stars, points) of a measure of the servers' models."""
     clients, places = stars[0].data.y.shape
-    ranges = tuple(enumerate((most_steps, MOST_BATCH)))  # of E_k and B_k
-    work = [
-        [np.random.default_rng([star.seed, 71, k]).integers(1, most + 1, clients).tolist() for k, most in ranges]
-        for star in stars
-    ]
+
+    def drawn(star: Star, k: int, most: int) -> list[int]:
+        return np.random.default_rng([star.seed, 71, k]).integers(1, most + 1, clients).tolist()
+
+    work = [[drawn(star, 0, most_steps), drawn(star, 1, MOST_BATCH)] for star in stars]  # E_k and B_k
     probabilities: Any = rule
     if rule == "optimal":
         aims = [(star.data, star.sizes, jnp.asarray(star.best, jnp.float32)) for star in stars]
