@@ -1,7 +1,5 @@
 """Made-up tables of outcomes, of which the verdicts are known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small files in the publishers' own formats, taken for the originals; and what a publisher's server answers."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """All loaders alike: files of a folder, a download that is kept, damage, absence; and the real data where they are."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 from pathlib import Path
@@ -20,11 +18,6 @@ from tacit_reproduction.datasets import ijcnn1, mnist, occupancy, organamnist, r
 
 each = pytest.mark.parametrize("name", SETS)
 downloaded = pytest.mark.parametrize("name", [name for name in SETS if name != "rcv1"])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    datasets.verify.cache_clear()
 
 
 def kept(folder: Path) -> set[str]:

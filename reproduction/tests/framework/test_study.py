@@ -1,7 +1,5 @@
 """The table of outcomes, and the directory of a study: what is written, read again, judged again and refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

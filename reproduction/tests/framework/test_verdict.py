@@ -1,7 +1,5 @@
 """Claims and verdicts: rules, intervals against scipy, how often chance decides, and the table of verdicts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Pages of the gallery and their Markdown: links, escaping, verdicts; in a browser the filter, widths and values."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -47,8 +47,15 @@ class Cell(NamedTuple):  # one method with one amount of noise; epsilon is infin
     method: str
     epsilon: float
 
-    local = property(lambda self: 5 if self.method == "cited 5" else 1)  # steps before each communication
-    steps = property(lambda self: self.local * DESIGNS[self.quick].communications)  # up to the last communication
+    @property
+    def local(self) -> int:
+        """Steps before each communication."""
+        return 5 if self.method == "cited 5" else 1
+
+    @property
+    def steps(self) -> int:
+        """Steps up to the last communication."""
+        return self.local * DESIGNS[self.quick].communications
 
 
 def cells(quick: bool) -> list[Cell]:

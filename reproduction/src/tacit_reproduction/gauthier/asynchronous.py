@@ -82,7 +82,10 @@ class Cell(NamedTuple):  # one method in one environment; its fields are the tab
     clients: int = CLIENTS
     rounds: int = ROUNDS
 
-    of_data = property(lambda self: (self.data, self.clients, self.rounds))  # what its data depend on
+    @property
+    def of_data(self) -> tuple[str, int, int]:
+        """What its data depend on."""
+        return self.data, self.clients, self.rounds
 
     def sized(self, quick: bool) -> Cell:
         """Return the cell at the size of a form."""

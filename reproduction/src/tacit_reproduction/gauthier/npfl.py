@@ -40,7 +40,7 @@ def method(name: str) -> Algorithm:
     if name in FIXED:
         return networked_personalised(LOSS, penalty=PENALTY, tau=FIXED[name])
     policy = dict(zip(("policy", "rate", "epochs"), RATES[name], strict=True))
-    return networked_personalised(LOSS, penalty=PENALTY, tau=START, width=WIDTH, **policy)  # type: ignore[arg-type]
+    return networked_personalised(LOSS, penalty=PENALTY, tau=START, width=WIDTH, **policy)
 
 
 def cells(quick: bool) -> list[tuple[str, int]]:

@@ -83,7 +83,7 @@ def _by_step(results: Results) -> str:
 
 
 def _loads(results: Results) -> list[Claim]:
-    steady = lambda name: results.of("steady", **factors(name))  # noqa: E731
+    steady: Any = lambda name: results.of("steady", **factors(name))  # noqa: E731
     ends = {v: np.stack([steady(name) for name in (f"{v}, m = 1", v, f"{v}, m = 32")]) for v in ("U1", "C2")}
     spreads = [Pair(variant, of.max(axis=0) - of.min(axis=0)) for variant, of in ends.items()]
     levels = [steady(method) for method in (FED, SOME, HALF, SGD)]

@@ -46,7 +46,10 @@ class World(NamedTuple):  # data that all runs of a setting share
     noise: Floats  # (K,) variances
     truth: Floats  # (d,) w*, of norm 1
 
-    correlations = property(lambda self: self.roots @ np.swapaxes(self.roots, 1, 2))  # (K, d, d) R_k
+    @property
+    def correlations(self) -> Floats:
+        """(K, d, d) R_k."""
+        return np.asarray(self.roots @ np.swapaxes(self.roots, 1, 2))
 
 
 def world(setting: Setting) -> World:
@@ -78,8 +81,8 @@ def data(setting: Setting, seed: int) -> tuple[Stream, NDArray[np.bool_]]:
     x = np.einsum("kij,tkj->tki", shared.roots, rng.standard_normal((rounds, setting.clients, setting.d)))
     y = x @ shared.truth + np.sqrt(shared.noise) * rng.standard_normal((rounds, setting.clients))
     there = rng.random((rounds, setting.clients)) < setting.data
-    whole = Batch(x, y, there.astype(np.float64))
-    chunk = lambda start, stop: Batch(*(leaf[start:stop] for leaf in whole))  # noqa: E731
+    weight = there.astype(np.float64)
+    chunk = lambda a, b: Batch(x[a:b], y[a:b], weight[a:b])  # noqa: E731
     stream = streams.from_function(chunk, agents=setting.clients, rounds=rounds)
     stream.arrivals = there
     return stream, there
@@ -90,7 +93,7 @@ def run(task: tuple[Setting, int, int]) -> dict[str, Any]:
     truth = world(setting).truth
     given = {"share": setting.share, "variant": setting.variant, "unstable": "allow" if setting.ratio else "refuse"}
     download = "all" if setting.full_download else "window"
-    made = algorithms.pao_fed(objectives.squared(), setting.step, download=download, **given)  # type: ignore[arg-type]
+    made = algorithms.pao_fed(objectives.squared(), setting.step, download=download, **given)
 
     def topology(seed: int) -> Topology:
         return star_roles(setting.clients).available("client", setting.available, data(setting, seed)[1])

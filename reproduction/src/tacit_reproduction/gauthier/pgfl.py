@@ -43,7 +43,10 @@ class Problem(NamedTuple):  # properties of the data, and their units
     clip: float = CLIP  # C of our loss, half of the text's, for models of size 1
     servers: str = "random"
 
-    units = property(lambda self: f"C = {self.clip:g}, rho = {self.penalty:g}")  # in figures
+    @property
+    def units(self) -> str:
+        """In figures."""
+        return f"C = {self.clip:g}, rho = {self.penalty:g}"
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -196,7 +199,7 @@ class Found:
 
     def db(self, *what: Any) -> str:
         """Return 10 log10 of the mean over seeds; a mean of dB would be that of clusters that lie close by chance."""
-        return f"{decibels(np.mean(self(*what))):.1f}"
+        return f"{decibels(np.asarray(self(*what).mean())):.1f}"
 
     def over(self, worse: Setting, better: Setting, problem: Problem = USUAL, after: int = ROUNDS) -> Pair:
         """By how much one is above another."""

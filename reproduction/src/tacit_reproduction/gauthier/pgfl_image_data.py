@@ -24,7 +24,10 @@ class Group(NamedTuple):  # tasks of the clusters, and numbers of clients and im
     sizes: tuple[int, int] = (2, 4)  # range of D_k
     cohort: int | None = 3  # clients that a server calls in a round; None: all
 
-    classes = property(lambda self: tuple(sorted({label for task in self.tasks for side in task for label in side})))
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """All classes of its tasks."""
+        return tuple(sorted({label for task in self.tasks for side in task for label in side}))
 
 
 def _organs(*sides: tuple[str, str]) -> Group:

@@ -98,7 +98,7 @@ def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
     measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
     mixing, panel = f"tau = {cell.tau:g}{fade}", f"{cell.group}: "
     where = {s: cell.where(s) for s in norms}
-    places = [{"norm": s, "where": where[s], "mixing": mixing, "panel": panel + where[s]} for s in norms]
+    places: list[Any] = [{"norm": s, "where": where[s], "mixing": mixing, "panel": panel + where[s]} for s in norms]
     return parted(cell._asdict(), places, seeds, measured)
 
 

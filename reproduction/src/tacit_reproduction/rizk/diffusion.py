@@ -84,7 +84,7 @@ NEIGHBOURS, REWIRED = 6, 0.3
 
 def mechanism(noise: str, size: float) -> Mechanism:
     """Return the mechanism of a scheme whose Laplace noise has standard deviation `size`; nothing is clipped."""
-    made = {"random": per_edge, "homomorphic": graph_homomorphic, "local": local_graph_homomorphic}
+    made: Any = {"random": per_edge, "homomorphic": graph_homomorphic, "local": local_graph_homomorphic}
     return made[noise](size) if noise in made else on_grid() if noise == "grid" else unprotected
 
 

@@ -46,7 +46,7 @@ def around_servers(
     """Run one rule; return the recorded rounds, and (stars, points) of a measure of the servers' models."""
     clients, places = stars[0].data.y.shape
 
-    def drawn(star: Star, k: int, most: int) -> list[int]:
+    def drawn(star: Star, k: int, most: int) -> Any:
         return np.random.default_rng([star.seed, 71, k]).integers(1, most + 1, clients).tolist()
 
     work = [[drawn(star, 0, most_steps), drawn(star, 1, MOST_BATCH)] for star in stars]  # E_k and B_k

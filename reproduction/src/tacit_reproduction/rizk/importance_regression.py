@@ -75,12 +75,12 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     best, sizes = np.array([common for common, _ in optima]), np.full(clients, samples)
     stars = [Star(Batch(data.x, data.y), sizes, best[k], first + k % seeds) for k, data in enumerate(drawn)]
 
-    def square(models: Floats) -> Floats:
+    def square(models: Floats) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.nan_to_num(np.sum((models.astype(np.float64) - best) ** 2, axis=1), nan=np.inf, posinf=np.inf)
 
-    given = (rounds, 20, task.cohort, task.most_steps)
-    at, msd = around_servers(LOSS, PER_TEXT_STEP * STEP, task.rule, stars, square, *given)
+    extent = (rounds, 20, task.cohort, task.most_steps)
+    at, msd = around_servers(LOSS, PER_TEXT_STEP * STEP, task.rule, stars, square, *extent)
     measures = {
         "rounds": at, "msd": msd, "settled": decibels(msd[:, at > steady].mean(axis=1)),
         "early": decibels(msd[:, np.searchsorted(at, EARLY)]),
