@@ -1,18 +1,13 @@
 """Work and printed lines of `tacit reproduce`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from tacit.cli.common import keep_to_itself, print_table, reported, say
 from tacit.core.errors import ConfigError, nearest
-
-if TYPE_CHECKING:
-    from tacit_reproduction.gallery import Finished
 
 OUTCOMES = {"holds": "holds", "open": "open", "fails": "DOES NOT HOLD"}
 
@@ -67,7 +62,7 @@ def _all(out: Path, quick: bool, seed: int, jobs: int | None, strict: bool, on: 
 
     studies, told = list(all_studies().values()), 0
 
-    def tell(outcome: Finished) -> None:
+    def tell(outcome: Any) -> None:
         """Print a line for each study that ended."""
         nonlocal told
         told += 1

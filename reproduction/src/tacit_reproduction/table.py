@@ -5,8 +5,6 @@ number or a curve. Claims and figures are made of columns of this table and of n
 can be judged again without a run.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -39,13 +37,10 @@ class Results:
         self.rows = list(rows)
         self.facts = dict(facts or {})
 
-    def __repr__(self) -> str:
-        return f"Results({len(self.rows)} cells, facts {', '.join(self.facts) or 'none'})"
-
-    def __add__(self, other: Results) -> Results:
+    def __add__(self, other: "Results") -> "Results":
         return Results([*self.rows, *other.rows], {**self.facts, **other.facts})
 
-    def where(self, **factors: Factor | tuple[Factor, ...]) -> Results:
+    def where(self, **factors: Factor | tuple[Factor, ...]) -> "Results":
         """Return the rows with these factors, or with one of several; rows that lack one of them are left out."""
         sets = {name: value if isinstance(value, tuple) else (value,) for name, value in factors.items()}
         return self.keep(lambda row: all(name in row.factors and row.factors[name] in sets[name] for name in sets))
@@ -58,7 +53,7 @@ class Results:
             raise TacitError(f"{measure} of {words or 'no factors'}: {len(found)} cells have it; expected just one")
         return np.asarray(found[0].measures[measure], np.float64)
 
-    def keep(self, test: Callable[[Row], bool]) -> Results:
+    def keep(self, test: Callable[[Row], bool]) -> "Results":
         """Return the rows that pass a test."""
         return Results(filter(test, self.rows), self.facts)
 

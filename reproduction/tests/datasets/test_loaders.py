@@ -158,6 +158,9 @@ def test_documents_have_norm_one_at_most_and_leave_the_projection_alone(nowhere:
     norms = np.linalg.norm(data.x.astype(np.float64), axis=1)
     assert norms.max() <= 1
     np.testing.assert_allclose(norms[norms > 0], 1, atol=1e-5)
+    for columns in (0, int((y == 0).sum())):
+        with pytest.raises(DataError, match=f"columns={columns}: "):
+            rcv1.rcv1(columns)
     other = x.tolil()
     changed = np.flatnonzero(y != 0)[50:]
     other[changed] = corpus(seed=9)[0][changed]
@@ -166,9 +169,6 @@ def test_documents_have_norm_one_at_most_and_leave_the_projection_alone(nowhere:
     again = rcv1._projected(rcv1.read(path), y != 0, 3)
     again /= np.linalg.norm(again, axis=1, keepdims=True)
     np.testing.assert_allclose(again[:50], data.x[:50], atol=1e-5)
-    for columns in (0, int((y == 0).sum())):
-        with pytest.raises(DataError, match=f"columns={columns}: "):
-            rcv1.rcv1(columns)
 
 
 def test_documents_are_converted_and_a_damaged_conversion_is_refused(nowhere: Path, monkeypatch) -> None:

@@ -23,8 +23,6 @@ from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
 from tacit.streams.validate import check_features, check_labels
 
-TIMEOUT_S = 30.0
-
 
 class Known(NamedTuple):
     """Files of a data set, and where they come from."""
@@ -177,7 +175,7 @@ def open_url(url: str) -> IO[bytes]:
     """Open an official address."""
     from urllib.request import urlopen
 
-    opened: IO[bytes] = urlopen(url, timeout=TIMEOUT_S)
+    opened: IO[bytes] = urlopen(url, timeout=30.0)
     return opened
 
 

@@ -40,9 +40,6 @@ def ijcnn1() -> Dataset:
       The data set. `parts` has "train" (35,000 rows), "validation" (14,990) and "test" (91,701), in this order.
       LIBSVM's file named just ijcnn1 holds the first two in one.
 
-    Raises:
-      DataError: The files are not here and cannot be downloaded, or hold other values.
-
     References: Prokhorov (2001); Chang and Lin (2001).
     """
     files = datasets.files_of("ijcnn1", _download)

@@ -21,9 +21,6 @@ def mnist() -> Dataset:
       The data set: rows of 784 grey values from 0 to 1, y the digit (int32). `parts` has "train" (60,000 rows) and
       "test" (10,000), in this order.
 
-    Raises:
-      DataError: The files are not here and cannot be downloaded, or are not the published ones.
-
     References: LeCun, Cortes and Burges (1998).
     """
     files = datasets.files_of("mnist")

@@ -19,9 +19,6 @@ def occupancy() -> Dataset:
       The data set, not standardised. `parts` has "train", "test" and "test2", one per published file, each in order of
       time; the days of "test" lie before those of "train".
 
-    Raises:
-      DataError: The files are not here and cannot be downloaded, or are not the published ones.
-
     References: Candanedo and Feldheim (2016), UCI 357, CC BY 4.0.
     """
     # The header has 7 names, the rows 8 fields: a row number, which has no name, and the time come first.

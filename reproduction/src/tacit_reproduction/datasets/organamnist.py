@@ -22,9 +22,6 @@ def organamnist() -> Dataset:
       The data set: rows of 784 grey values from 0 to 1, y the class (int32), an index into `ORGANS`. `parts` has
       "train" (34,561 rows), "validation" (6,491) and "test" (17,778), in this order.
 
-    Raises:
-      DataError: The file is not here and cannot be downloaded, or is not the published one.
-
     References: Yang et al. (2023), MedMNIST v2, CC BY 4.0.
     """
     (path,) = datasets.files_of("organamnist")

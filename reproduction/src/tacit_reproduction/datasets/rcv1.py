@@ -48,9 +48,6 @@ def rcv1(columns: int = 100) -> Dataset:
       The data set, training part first; `parts` has "train" and "test", the last two of the ten published halves (of
       the official file the last fifth).
 
-    Raises:
-      DataError: The file is not here and cannot be downloaded, is not as expected, or has too few public documents.
-
     References: Lewis, Yang, Rose and Li (2004).
     """
     (path,) = datasets.files_of("rcv1", _download)

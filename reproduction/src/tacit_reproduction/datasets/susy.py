@@ -27,9 +27,6 @@ def susy() -> Dataset:
     Returns:
       The data set, not standardised, without parts.
 
-    Raises:
-      DataError: No file is here and the official one cannot be downloaded, or a file is not as expected.
-
     References: Baldi, Sadowski and Whiteson (2014), UCI 279, CC BY 4.0.
     """
     (path,) = datasets.files_of("susy", _download)

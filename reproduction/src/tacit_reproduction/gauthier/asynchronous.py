@@ -4,8 +4,6 @@ Everything that happens to a client (its data, when it is there, how late its me
 run alone, so that methods which are compared live through the same.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -87,7 +85,7 @@ class Cell(NamedTuple):  # one method in one environment; its fields are the tab
         """What its data depend on."""
         return self.data, self.clients, self.rounds
 
-    def sized(self, quick: bool) -> Cell:
+    def sized(self, quick: bool) -> "Cell":
         """Return the cell at the size of a form."""
         return self._replace(clients=QUICK_CLIENTS, rounds=QUICK_ROUNDS) if quick else self
 
