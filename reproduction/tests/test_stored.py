@@ -29,7 +29,7 @@ def test_stored_outcomes_are_small_and_say_where_they_come_from(script: dict[str
         origin = json.loads((directory / script["WHENCE"]).read_text())
         assert directory.name in known
         assert origin.keys() == set(script["ORIGIN"])
-        assert (directory / script["OUTCOMES"]).stat().st_size < 600_000
+        assert (directory / script["OUTCOMES"]).stat().st_size < 400_000
 
 
 def test_a_full_form_takes_the_place_of_a_quick_one_and_not_the_reverse(script, tmp_path: Path, monkeypatch) -> None:
