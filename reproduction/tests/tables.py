@@ -30,11 +30,6 @@ def missed(judgement: Judgement) -> list[int]:
     return [place for place, claim in enumerate(judgement.claims) if not claim.holds]
 
 
-def failing(judgement: Judgement) -> set[str]:
-    """Return the first words of all claims that do not hold."""
-    return {" ".join(claim.claim.split()[:4]) for claim in judgement.claims if not claim.holds}
-
-
 def verdicts(judgement: Judgement) -> list[str]:
     """Return the headlines' verdicts in order."""
     return [each.verdict for each in judgement.headlines]

@@ -75,15 +75,9 @@ def test_the_clip_is_a_quantile_and_networks_are_connected() -> None:
 
 def simulated(method: Any, rounds: int) -> Any:
     return simulate(
-        method,
-        connected(AGENTS, 3, 0),
-        data(0).stream(),
-        rounds=rounds,
-        dtype="float64",
-        record={"models": lambda models: models},
-        record_every=1,
-        progress=False,
-    )
+        method, connected(AGENTS, 3, 0), data(0).stream(), rounds=rounds, dtype="float64",
+        record={"models": lambda models: models}, record_every=1, progress=False,
+    )  # fmt: skip
 
 
 def test_errors_are_of_what_the_printed_step_gives_before_its_noise() -> None:
