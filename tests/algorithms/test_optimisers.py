@@ -13,7 +13,7 @@ import pytest
 import tacit
 from tacit.algorithms import REGISTRY
 from tacit.algorithms.optimisers import OPTIMISERS
-from tacit.config.choices import choose_method, make_method
+from tacit.config.methods import choose_method, make_method
 from tacit.config.sections import Place
 from tacit.core.contract import Mechanism
 from tacit.core.errors import ConfigError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from tacit.algorithms import inverse_sqrt
-from tacit.cli import _parameter
+from tacit.cli.algorithms import _parameter
 
 
 def own_schedule(t):

@@ -23,7 +23,7 @@ def finished() -> tuple[Problem, list[Run]]:
 class Stops(Problem):
     """A problem whose second algorithm is interrupted, or whose user presses Ctrl-C twice."""
 
-    def runs(self, progress: bool | None = None, watch: object = ()) -> Iterator[Run]:
+    def runs(self, *shown: object) -> Iterator[Run]:
         first = self.ready[0]  # type: ignore[attr-defined]
         if self.partial:  # type: ignore[attr-defined]
             first.partial = True

@@ -104,7 +104,7 @@ def test_a_reference_stands_in_its_folder_as_a_file_that_makes_it_again(finished
 class Ready(Problem):
     """A problem whose runs are there already."""
 
-    def runs(self, progress: bool | None = None, watch: object = ()):  # type: ignore[no-untyped-def]
+    def runs(self, *shown: object):  # type: ignore[no-untyped-def]
         yield from self.ready  # type: ignore[attr-defined]
 
 

@@ -42,10 +42,10 @@ def test_one_that_is_refused_when_it_is_tried_does_not_stop_the_others(
     made = build(parse(experiment, Path("exp.toml"), rounds=3), strict=False)
     real = Problem._run
 
-    def refuses(self: Problem, algorithm: object, progress: bool | None) -> Run:
+    def refuses(self: Problem, algorithm: object, *shown: object) -> Run:
         if algorithm is self.algorithms[0]:
             raise DataError("no rows for it")
-        return real(self, algorithm, progress)  # type: ignore[arg-type]
+        return real(self, algorithm, *shown)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Problem, "_run", refuses)
     outcome = execute(made, None, progress=False)

@@ -241,8 +241,8 @@ READINGS = of(
         ),
         (
             "one kind of reader stands for all",
-            "for agent in first]",
-            "for agent in first[:1]]",
+            "0, rounds)) for agent in first]",
+            "0, rounds)) for agent in first[:1]]",
             "test_where_all_take_part_every_kind_of_reader_counts_once",
         ),
     ],

@@ -87,8 +87,8 @@ MUTANTS = (
             ),
             (
                 "a mean over the records that are present, whose number is data",
-                "return _over(summed, count)",
-                "return _over(summed, jnp.sum(getattr(batch, 'weight', jnp.ones(records_in(batch)))))",
+                "records_at_once(one)), count)",
+                "records_at_once(one)), jnp.sum(getattr(batch, 'weight', jnp.ones(records_in(batch)))))",
                 "test_absent_records_contribute_nothing_whatever_they_hold",
                 "test_replacing_one_record_moves_the_gradient_by_at_most_the_sensitivity",
                 "test_one_weight_for_all_records",
@@ -107,8 +107,8 @@ MUTANTS = (
             ),
             (
                 "the mean is clipped, not each record",
-                "        clipped = _clip(of_one(params, record), bounded)\n",
-                "        clipped = of_one(params, record)\n",
+                "        clipped = _clip(of_one(params, record, *key), bounded)\n",
+                "        clipped = of_one(params, record, *key)\n",
                 "test_each_record_is_clipped_and_the_regulariser_is_not",
                 "test_opposite_records_reach_the_sensitivity",
             ),

@@ -107,7 +107,7 @@ class Problem:
         Args:
           progress: Whether bars show the rounds, and the solver of the regret; None: where there is a terminal.
           watch: Functions of a run's label and settings that return who is told of its rounds, e.g. a
-            `tacit.results.live.LiveFolder`.
+            ``tacit.results.live.LiveFolder``.
           bar: Whether a bar shows the rounds; None: as `progress` says. One of the watchers may show them instead.
 
         Returns:

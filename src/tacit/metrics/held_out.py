@@ -75,11 +75,11 @@ class HeldOut(NamedTuple):
           models: Its final models, which say how many classes there are.
           task: Kind of the labels.
         """
-        classes = 2 if task != "multiclass" else outputs_of(objective, models, self.x)
         spec = stream.batch_spec()
         shape = tuple(spec.x.shape[len(spec.y.shape) :]) if hasattr(spec, "y") else self.x.shape[1:]
         if self.x.shape[1:] != shape:
             raise DataError(f"rows of {list(self.x.shape[1:])} numbers; expected {list(shape)}, as of {stream.name!r}")
+        classes = 2 if task != "multiclass" else outputs_of(objective, models, self.x)
         if task == "multiclass" and self.y.max(initial=0) >= classes:
             raise DataError(f"class {int(self.y.max())} among the labels; the models have classes 0 to {classes - 1}")
         return self._replace(constant=constant_of_stream(stream, rounds, task, classes))
