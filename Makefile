@@ -11,7 +11,11 @@ DAILY  := not slow and not covered_by
 
 .PHONY: setup demo docs test test-slow coverage check bench wheels lock clean
 
+BROWSERS := chromium chromium-browser google-chrome
+
 setup: $(STAMP)
+	@for each in $(BROWSERS); do command -v $$each > /dev/null && exit 0; done; \
+	  echo "note: no browser, so that tests of the board and of reports in one are skipped: apt-get install chromium"
 
 $(STAMP): requirements.txt pyproject.toml reproduction/pyproject.toml
 	$(if $(PYTHON),,$(error no Python from 3.11 on among $(PYTHONS): install one, or say make PYTHON=/path/to/python3))

@@ -6,6 +6,11 @@ processes of one device each, over Gloo on loopback, beside one process with two
 over 1, 2, 4 and 8 devices of one process, with as many agents each. Devices of one CPU share its cores, so that weak
 scaling here can only show what the exchange costs: seconds per agent-round should stay what they are. The best of some
 repetitions counts.
+
+Two processes cannot be faster than one process and the exchange by itself, which the same processes measure after their
+rounds: as many rows, and nothing else. Fewer rows could not do: whatever agents of one side tell the other, the sums
+there are linear in it, so that at least as many rows are needed as the rank of the weights between the two sides, which
+is for weights in general position the size of a largest matching of the links between them.
 """
 
 from __future__ import annotations
@@ -15,9 +20,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
+import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import tacit
 from benchmarks.figures import write
@@ -64,11 +75,27 @@ def cuts() -> list[dict[str, Any]]:
         layout = lay_out(Topology.union([runtime.prepared_topology(method, graph, Channel())]), ends, 1)
         homes = np.arange(CUT) * 4 // CUT, partition.homes(layout, ends, 4)["peer"]
         given, chosen = (int(np.sum(home[graph.senders] != home[graph.receivers])) for home in homes)
+        read, least = rows_of_two(graph, partition.homes(layout, ends, 2)["peer"])
         found.append({"graph": made.name, "links": graph.edges, "given": given, "chosen": chosen})
+        found[-1] |= {"rows of two": read, "least": least}
         print(
-            f"{made.name}: {graph.edges:,} links, between four shards {given:,} as given, {chosen:,} as cut", flush=True
+            f"{made.name}: {graph.edges:,} links, between four shards {given:,} as given, {chosen:,} as cut; two read "
+            f"{read:,} rows of each other, at least {least:,} are needed",
+            flush=True,
         )
     return found
+
+
+def rows_of_two(graph: tacit.graphs.Graph, home: np.ndarray) -> tuple[int, int]:
+    """Return how many rows two shards read of each other, and how many have to cross at least, both ways together."""
+    read = least = 0
+    for shard in (0, 1):
+        away = (home[graph.receivers] == shard) & (home[graph.senders] != shard)
+        ends = graph.senders[away], graph.receivers[away]
+        read += np.unique(ends[0]).size
+        links = csr_matrix((np.ones(ends[0].size, np.int8), ends), (graph.agents, graph.agents))
+        least += int(np.sum(maximum_bipartite_matching(links) >= 0))
+    return read, least
 
 
 def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]:
@@ -93,7 +120,33 @@ def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]
         "rows_from_others": 0 if halo is None else halo.rows,
         "bytes_per_round": 0 if halo is None else devices * halo.rows * ROW_BYTES,
         "loss": float(runs[-1].per_round["loss"][0, -1]),
+        "exchange_alone": 0.0 if halo is None else exchange_alone(halo.rows),
     }
+
+
+def exchange_alone(rows: int) -> float:
+    """Return the seconds in which each device gets so many rows of the others, and nothing else is done."""
+    mesh, own = Mesh(np.array(jax.devices()), ("all",)), rows // (jax.device_count() - 1)
+    mine = np.ones((own * len(jax.local_devices()), DIM + 1), np.float32)
+    place = NamedSharding(mesh, P("all"))
+    made = jax.make_array_from_process_local_data(place, mine, (own * jax.device_count(), DIM + 1))
+
+    def exchanged(mine: jax.Array) -> jax.Array:
+        def once(_: int, so_far: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            mine = so_far[0].at[0, 0].add(1)  # another one each time, or it would be sent once for all
+            return mine, jax.lax.all_gather(mine, "all", tiled=True)
+
+        everyones = jax.lax.all_gather(mine, "all", tiled=True)
+        return jax.lax.fori_loop(0, ROUNDS, once, (mine, everyones))[1][:1]
+
+    program = jax.jit(jax.shard_map(exchanged, mesh=mesh, in_specs=P("all"), out_specs=P(), check_vma=False))
+    jax.block_until_ready(program(made))
+    seconds = []
+    for _ in range(REPETITIONS):
+        begun = time.perf_counter()
+        jax.block_until_ready(program(made))
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds) / (ROUNDS + 1)
 
 
 def in_processes(kind: str, agents: int, devices: int, processes: int) -> dict[str, Any]:
@@ -145,7 +198,12 @@ def main() -> int:
         cells += [one, two]
         _show("one process, two threads", one)
         _show("two processes", two)
-        print(f"{'':26} {ratios[kind]:.2f} of one process with two threads (goal {GOAL})", flush=True)
+        alone_ms, at_best = 1e3 * two["exchange_alone"], 1 / (1 + two["exchange_alone"] / one["seconds_per_round"])
+        print(
+            f"{'':26} {ratios[kind]:.2f} of one process with two threads (goal {GOAL}); the exchange alone takes "
+            f"{alone_ms:.1f} ms, so that {at_best:.2f} is the most there can be",
+            flush=True,
+        )
     for kind in GRAPHS:
         for devices in DEVICES:
             cells.append(in_processes(kind, EACH * devices, devices, 1))

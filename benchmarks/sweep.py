@@ -5,7 +5,8 @@ runs one after the other in one process (each as `tacit run` makes it, without r
 sweep, whose time has all of it: workers where it needs some, compiling, the table and the page. The settings are 64
 steps, which are one program, or 16 steps for each of 4 regularisers, which are 4. The sweep is measured before and
 after the runs, and the slower one counts. The goal is a factor of 10 for the 64 steps. Then the same on a Ray of this
-machine, of which a worker is killed in the middle: no row may be missing.
+machine, of which a worker is killed in the middle: no row may be missing. Beside it what a Ray takes to start,
+import JAX in a worker and end. Both sides begin without programs of earlier processes, and so does Ray.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 from pyarrow import parquet
 
@@ -24,7 +26,7 @@ from benchmarks.figures import write
 from tacit.experiments import build
 from tacit.experiments.demo import PROBLEM
 from tacit.sweeps import load_sweep, run_sweep
-from tacit.sweeps.workers import one_thread
+from tacit.sweeps.workers import in_parallel, one_thread
 
 STEPS, REGULARISERS, SEEDS, ROUNDS, GOAL = 64, 4, 10, 1000, 10.0
 ON_RAY, WORKERS = True, None
@@ -66,8 +68,15 @@ def one_after_the_other(folder: Path) -> float:
     return time.perf_counter() - begun
 
 
-def kill_a_worker(killed: list[int]) -> None:
-    """Wait for a worker of Ray below this process that is at work, and kill it."""
+def nothing_on_ray() -> float:
+    """Return the seconds that a Ray takes to start, import JAX in a worker, and end."""
+    begun = time.perf_counter()
+    assert [ended.result for ended in in_parallel(abs, [-1], "ray", WORKERS)] == [1]
+    return time.perf_counter() - begun
+
+
+def kill_a_worker(killed: list[float]) -> None:
+    """Wait for a worker of Ray below this process that is at work, kill it, and note the time."""
     while not killed:
         for process in Path("/proc").glob("[0-9]*"):
             try:
@@ -75,7 +84,7 @@ def kill_a_worker(killed: list[int]) -> None:
                 if title.startswith(b"ray::_on_one_thread") and _is_below(int(process.name)):
                     time.sleep(AFTER)
                     os.kill(int(process.name), signal.SIGKILL)
-                    killed.append(int(process.name))
+                    killed.append(time.perf_counter())
                     return
             except (OSError, ValueError):
                 continue
@@ -95,7 +104,7 @@ SMOKE = {"STEPS": 4, "REGULARISERS": 2, "SEEDS": 2, "ROUNDS": 3, "GOAL": 0.0, "O
 
 def main() -> int:
     """Measure, print, and write results/sweep.json; 1 if the goal is missed."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, mock.patch.dict(os.environ, XDG_CACHE_HOME=f"{name}/programs"):
         folder = Path(name)
         before = swept(folder, False, "before")
         several = swept(folder, True, "several")
@@ -113,11 +122,16 @@ def main() -> int:
         print(f"  sweep, one program: {one:.1f} s, {runs / one:.1f} times as fast")
         print(f"  sweep, {REGULARISERS} programs: {several:.1f} s, {runs / several:.1f} times as fast")
         if ON_RAY and find_spec("ray"):
-            killed: list[int] = []
+            os.environ["XDG_CACHE_HOME"] = str(folder / "of ray")
+            nothing = nothing_on_ray()
+            killed: list[float] = []
+            begun = time.perf_counter()
             threading.Thread(target=kill_a_worker, args=(killed,), daemon=True).start()
             seconds = swept(folder, False, "ray", "ray")
-            found["seconds"]["ray, a worker killed"] = seconds
-            print(f"  on Ray, {len(killed)} worker killed: {seconds:.1f} s, all {STEPS * SEEDS} rows are there")
+            at = [end - begun for end in killed]
+            found["seconds"] |= {"ray, a worker killed": seconds, "ray, nothing": nothing, "killed at": at}
+            print(f"  on Ray, {len(killed)} worker killed: {seconds:.1f} s, {runs / seconds:.1f} times as fast and")
+            print(f"  all {STEPS * SEEDS} rows are there; to start, import JAX and end it takes {nothing:.1f} s")
             if not killed:
                 print("no worker was seen, so that none was killed")
                 return 1

@@ -170,7 +170,7 @@ def test_ctrl_c_before_anything_was_done_leaves_nothing(
         (("privacy", "explain", "online_push_sum", "--mechanism", "laplce"), "did you mean 'laplace'?"),
         (("privacy", "explain", "online_push_sum", "--mechanism", "gaussian"), "has no 'noise_multiplier'"),
         (("privacy", "explain", "online_push_sum", "--norm", "l3"), "norm = 'l3': expected 'l2'"),
-        (("privacy", "explain", "online_push_sum", "--clip", "0"), "clip = 0.0: expected a positive"),
+        (("privacy", "explain", "online_push_sum", "--clip", "0"), "clip = 0.0: expected a finite"),
     ],
 )
 def test_an_error_is_one_message_and_exit_code_2(tacit: Any, arguments: tuple[str, ...], message: str) -> None:

@@ -8,7 +8,13 @@ from draw import BLUE, INK, ORANGE, PALE_BLUE, PALE_ORANGE, SOFT, Picture
 
 ROOT = Path(__file__).parents[2]
 FLOORS = [
-    [("cli", "commands"), ("interop", "other libraries"), ("deploy", "peers, swarms"), ("sweeps", "many settings")],
+    [
+        ("cli", "commands"),
+        ("board", "in a browser"),
+        ("interop", "other libraries"),
+        ("deploy", "peers, swarms"),
+        ("sweeps", "many settings"),
+    ],
     [("experiments", "TOML to runs"), ("config", "TOML to objects"), ("audit", "attacks a claim")],
     [("simulator", "all agents at once"), ("peer", "one agent, for real")],
     [
@@ -54,8 +60,8 @@ def house() -> Picture:
             runtime = name in ("simulator", "peer")
             picture.box(x, y, each, 50, PALE_ORANGE if runtime else PALE_BLUE, ORANGE if runtime else BLUE)
             size = lines_of(ROOT / "src" / "tacit" / name)
-            picture.text(x + each / 2, y + 21, f"{name} {size:,}", 13, weight="600")
-            picture.text(x + each / 2, y + 39, words, 12, SOFT)
+            picture.text(x + each / 2, y + 21, f"{name} {size:,}", 13 if len(floor) < 5 else 12, weight="600")
+            picture.text(x + each / 2, y + 39, words, 12 if len(floor) < 5 else 11, SOFT)
     picture.box(30, 486, width, 50, "#ffffff", SOFT, "6 5")
     picture.text(30 + width / 2, 507, f"reproduction/  {beside:,}", 14, weight="600")
     picture.text(30 + width / 2, 525, "the five texts' experiments: a distribution of its own", 12, SOFT)

@@ -56,28 +56,10 @@ _HOMES = {
 """Public name -> its module, and after the colon the name there."""
 
 __all__ = [
-    "Peer",
-    "Run",
-    "algorithms",
-    "attacks",
-    "audit",
-    "compare",
-    "contract",
-    "errors",
-    "experiments",
-    "graphs",
-    "interop",
-    "limits",
-    "load_model",
-    "metrics",
-    "models",
-    "objectives",
-    "peer",
-    "privacy",
-    "results",
-    "simulate",
+    "Peer", "Run", "algorithms", "attacks", "audit", "compare", "contract", "errors", "experiments", "graphs",
+    "interop", "limits", "load_model", "metrics", "models", "objectives", "peer", "privacy", "results", "simulate",
     "streams",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -89,10 +89,10 @@ SADDLE, QUEUES = tacit.algorithms.constrained_mirror_descent, tacit.algorithms.l
         (lambda: SADDLE(PULL, FIRST, dual="x"), "dual = 'x': expected one of private, released"),
         (lambda: SADDLE(PULL, FIRST, damping=-1), "damping = -1: expected a finite number from 0 on"),
         (lambda: SADDLE(PULL, FIRST, step=0), "step is 0; expected a positive number or a function"),
-        (lambda: QUEUES(PULL, FIRST, rounds=0), "rounds = 0: expected a whole number from 1 on"),
+        (lambda: QUEUES(PULL, FIRST, rounds=0), "rounds = 0: expected a whole number of at least 1"),
         (lambda: QUEUES(PULL, FIRST, rounds=2.5), "rounds = 2.5: expected a whole number"),
-        (lambda: QUEUES(PULL, FIRST, rounds=9, boldness=-1), "boldness = -1: expected a number above 0"),
-        (lambda: DYNAMIC(PULL, window=0), "window = 0: expected a whole number from 1 on, so many rounds"),
+        (lambda: QUEUES(PULL, FIRST, rounds=9, boldness=-1), "boldness = -1: expected a finite number above 0"),
+        (lambda: DYNAMIC(PULL, window=0), "window = 0: expected a whole number of at least 1; so many rounds"),
         (lambda: DYNAMIC(PULL, window=True), "window = True: expected a whole number"),
         (lambda: MIRROR(PULL, unbiased=True, missing="renormalise"), "missing = 'renormalise' with unbiased = true"),
         (

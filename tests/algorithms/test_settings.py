@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 import tacit
-from tacit.algorithms._parts.validation import positive_number, whole_number
+from tacit.core.checks import positive, whole_number
 from tacit.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "3", None])
 def test_what_is_no_count_is_refused(value):
-    with pytest.raises(ConfigError, match=r"cohort = .*whole number from 1 on"):
+    with pytest.raises(ConfigError, match=r"cohort = .*whole number of at least 1"):
         whole_number("cohort", value, "how many are called")
     assert whole_number("cohort", 1, "how many are called") == 1
 
 
 @pytest.mark.parametrize("value", [0, -0.5, float("inf"), float("nan"), True, "1", None])
 def test_what_is_not_positive_is_refused(value):
-    with pytest.raises(ConfigError, match=r"penalty = .*positive number"):
-        positive_number("penalty", value, "how hard it pulls")
-    assert positive_number("penalty", 2, "how hard it pulls") == 2.0
+    with pytest.raises(ConfigError, match=r"penalty = .*above 0"):
+        positive("penalty", value, "how hard it pulls")
+    assert positive("penalty", 2, "how hard it pulls") == 2.0
 
 
 COMPONENT = tacit.privacy.laplace(1.0, 1.0, "l2", perturbs="gradient", adjacency="component")

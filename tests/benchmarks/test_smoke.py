@@ -20,8 +20,8 @@ def test_every_benchmark_is_found() -> None:
     "name",
     some(
         names(),
-        "algorithms/test_pao_fed.py, faults/test_processes.py, simulator/test_program_cache.py and deploy/test_host.py, of what they measure",
-        covered=["asynchronous", "hosted", "soak", "start", "swarm"],
+        "algorithms/test_pao_fed.py, faults/test_processes.py, simulator/test_program_cache.py, deploy/test_host.py and board/test_browser.py, of what they measure",
+        covered=["asynchronous", "board", "hosted", "soak", "start", "swarm"],
     ),
 )
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ def test_a_peer_that_dies_is_red_and_comes_back_green(
     with served(loop, tmp_path, federation) as board, opened(browser, board) as tab:
         page = tab.open("peers")
         card = page.locator("[data-peer='hospital-b']")
-        colour = "document.querySelector('[data-peer=\"hospital-b\"] header .badge').computedStyleMap().get('color').toString()"
+        colour = "getComputedStyle(document.querySelector('[data-peer=\"hospital-b\"] header .badge')).color"
         card.locator("header .badge[data-state='up']").wait_for()
         page.get_by_text("2 of 2 peers up").wait_for()
         green = page.evaluate(colour)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from tacit.board.curves import of_live
 from tacit.board.graph_view import agent, frames, graph
 from tacit.board.live_reader import LiveRecord, glance
 from tacit.board.runs import Runs
+from tacit.cli.swarm import _live_log
 from tacit.core.errors import ConfigError, ResultError, TacitWarning
+from tacit.experiments import build, parse
 from tacit.results.live import LiveFolder, LiveLog
 from tacit.results.live.drawn import line_of
 from tacit.results.live.file import MOST_ROWS, Thinned
@@ -203,6 +206,25 @@ for k in range(1, 51):
 print("ready", flush=True)
 sys.stdin.read()
 """
+
+
+def test_a_swarm_has_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.cli.swarm.LOOKS", 0.0)
+    file = """
+        run = {rounds = 9}
+        graph = {kind = "directed_ring", agents = 3}
+        stream = {kind = "logistic_drift", dim = 2}
+        objective = {kind = "logistic"}
+        algorithm = [{name = "online_push_sum", label = "peers"}]
+    """
+    with _live_log(tmp_path, build(parse(file, tmp_path / "x.toml")), 0) as told:
+        told(1, dict)  # no round before it: there is no loss
+        for done in (4, 4, 9):
+            told(done, partial(dict, loss=1 / done, consensus=0.5))
+    (run,) = Runs(tmp_path).all()
+    assert (run.label, run.kind, run.state, run.done, run.figures["loss"]) == ("peers", "swarm", "done", 9, 0.1111111)
+    curves = of_live(record_in(tmp_path))
+    assert (curves["rounds"], curves["curves"]["loss"]["mean"]) == ([4, 9], [0.25, 0.1111111])
 
 
 def test_a_killed_writer_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:

@@ -198,9 +198,9 @@ def test_events_tell_of_a_run_that_begins_and_goes_on(tmp_path: Path) -> None:
             assert name == "runs"
             (run,) = board.runs().values()
             assert (told["changed"], run["state"]) == ([run["id"]], "live")
-            log.rows(4, [], {"loss": float("inf")})
+            log.rows(4, [], {"loss": float("inf")}, 2.5)
             progress = next(told for name, told in events if name == "progress" and told["done"] == 4)
-            assert progress["figures"]["loss"] is None
+            assert (progress["figures"]["loss"], progress["rate"]) == (None, 2.5)
         changed = next(told for name, told in events if name == "runs")
         assert changed == {"changed": [run["id"]]}
         assert board.runs()["new"]["state"] == "stopped"

@@ -19,6 +19,7 @@ from tacit.algorithms import REGISTRY
 from tacit.audit import check_contract
 from tacit.cli import main
 from tacit.config import own_code
+from tacit.config.fleet import load_fleet
 from tacit.config.own_code import import_file
 from tacit.config.peer import load_peer
 from tacit.core.errors import TacitError
@@ -203,6 +204,11 @@ def test_the_members_of_a_federation_agree(data: bool) -> None:
     if data:
         assert [file.parent.name for file in files] == ["ward-0", "ward-1", "ward-2"]
         assert len(Path("wards/ward-1/rows.csv").read_text().splitlines()) == 11
+    fleet = load_fleet(Path("wards/fleet.toml"))
+    assert [f"{name}/peer.toml" for name in fleet.peers] == [str(file.relative_to("wards")) for file in files]
+    doors = [load_peer(file).operations.status for file in files]
+    assert doors == [peer.address for peer in fleet.peers.values()]
+    assert fleet.operator is not None
     assert give("new federation wards") == 2
 
 

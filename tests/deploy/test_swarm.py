@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.board.runs import Runs
 from tacit.cli.swarm import app
 from tacit.core.errors import ConfigError, RemoteError
 from tacit.deploy import comparison
@@ -116,6 +117,10 @@ def test_the_command_compares_and_writes_its_figures(tmp_path, capsys):
     assert figures["final_difference"] <= 1e-6
     assert figures["loss"] == pytest.approx(figures["simulated_loss"], abs=1e-6)
     assert figures["rounds_per_second"] > 0
+    (live,) = Runs(out).all()
+    assert (live.state, live.done) == ("done", 10)
+    assert 0 < live.figures["loss"] < 1
+    assert live.figures["consensus"] > 0
     assert "same" in capsys.readouterr().out
     assert command(file, "--out", out) == 2
     assert "not empty" in capsys.readouterr().err

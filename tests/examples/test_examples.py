@@ -12,10 +12,15 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def printed(name: str, folder: Path) -> str:
+def printed(name: str, folder: Path, *settings: str) -> str:
     """Run a script from an empty folder and return what it printed; it must not complain of anything."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)], cwd=folder, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, str(EXAMPLES / name), *settings],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -98,3 +103,12 @@ def test_a_network_learns_more_together(tmp_path: Path) -> None:
     text = printed("network.py", tmp_path)
     alone, together, momentum = (float(each) for each in re.findall(r"learnt from (\S+);", text))
     assert min(together, momentum) > alone + 0.05
+
+
+@pytest.mark.covered_by("algorithms/test_tracking.py and test_momentum.py, of the methods that it compares")
+def test_unlike_agents_are_compared_in_pairs(tmp_path: Path) -> None:
+    text = printed("unlike_agents.py", tmp_path, "--rounds", "3", "--seeds", "2", "--tune", "1")
+    plain, *others = (float(each) for each in re.findall(r"accuracy (\S+)", text))
+    gaps = [float(each) for each in re.findall(r"plain steps: (\S+),", text)]
+    assert len(others) == len(gaps) == 3
+    assert all(abs(other - plain - gap) < 2e-3 for other, gap in zip(others, gaps, strict=True))

@@ -291,7 +291,7 @@ def test_every_mechanism_can_be_configured(kind: str) -> None:
         ('kind = "laplace"', "", ["has no kind", "bounded_laplace"]),
         ("epsilon = 2.0", "epsilon = 2.0\nepsilom = 1.0", ["epsilom = 1.0", "did you mean 'epsilon'?"]),
         ("epsilon = 2.0", 'epsilon = "big"', ["epsilon = 'big'", "expected a number"]),
-        ("epsilon = 2.0", "epsilon = -1.0", ["epsilon = -1.0", "a positive finite number"]),
+        ("epsilon = 2.0", "epsilon = -1.0", ["epsilon = -1.0", "a finite number above 0"]),
         ("epsilon = 2.0", "epsilon = true", ["epsilon = true", "expected a number"]),
         ("clip = 0.5", "", ["has no 'clip'", "add clip"]),
         ("clip = 0.5", "clip = 0.0", ["clip = 0.0", "without a clip no sensitivity holds"]),

@@ -13,6 +13,9 @@ At the end the loss of each batch before it is learnt is compared with that of t
 - over as many batches: the first n batches of each run, n as many as the run with fewer has. This says what coming and
   going does to what is learnt from a batch, and is the figure of the requirement (at most 5 % more, mean of the seeds).
 - the later half of these batches, where the losses of the beginning no longer count.
+- of one model that everybody shares, without a network, noise or mass, and that takes a step of step / peers for each
+  batch which the peers have learnt, in their order: over rounds. So much more is due to fewer batches, however
+  members come and go; `--away` says how much where peers are away by chance for a share of the rounds.
 
 Both runs draw the same noise for the same batch of a peer. With fresh noise (`--own-noise`) two runs of 250 rounds in
 which nobody came or went were 7 % apart, which is more than what is to be found.
@@ -31,8 +34,9 @@ import numpy as np
 
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import loss_tolerant_push_sum, online_push_sum
-from tacit.core.contract import Algorithm
+from tacit.core.contract import Algorithm, Clip
 from tacit.privacy.accounting import Budget
+from tacit.privacy.clipping import clipped_gradient
 from tacit.privacy.noise import NoiseSource
 from tests.peer.churn import ChurnNetwork
 from tests.peer.settings import Setting
@@ -46,6 +50,7 @@ LONGEST = 600.0
 """Virtual seconds within which a quiet point must come."""
 LARGEST_RATIO = 1.05
 """Of the losses over as many batches."""
+STEP, CLIP = 0.05, 1.0
 METHODS = {"ops": online_push_sum, "totals": loss_tolerant_push_sum}
 
 
@@ -60,8 +65,8 @@ def stream_of(peers: int, rounds: int = 400) -> streams.Stream:
 
 def setting_of(name: str, peers: int) -> Setting:
     """Return the peers of a method, on a random digraph."""
-    mechanism = privacy.laplace(EPSILON, clip=1.0)
-    algorithm: Algorithm = METHODS[name](objectives.squared(), step=0.05, mechanism=mechanism)
+    mechanism = privacy.laplace(EPSILON, clip=CLIP)
+    algorithm: Algorithm = METHODS[name](objectives.squared(), step=STEP, mechanism=mechanism)
     graph = graphs.random_digraph(peers, 3, seed=3)
     return Setting(name, algorithm, graph, stream_of(peers), 400, dtype="float64", booked=True)
 
@@ -78,11 +83,53 @@ class Churn(ChurnNetwork):
     budget = Budget(epsilon=EPSILON)
     common_noise = True
 
+    def __init__(self, *given, **more) -> None:
+        self.learnt: list[tuple[int, int, int]] = []
+        """Round, agent and number of each batch."""
+        super().__init__(*given, **more)
+
     def _note_loss(self, host: Host, used: int) -> None:
         super()._note_loss(host, used)
+        self.learnt.append((host.node.round + 1, self.numbers[host.name], used))
         if self.common_noise:
             drawn = (self.seed * len(host.ready) + used) * len(self.hosts) + self.numbers[host.name]
             host.node.machine.releaser.source = CommonNoise.seeded_for_simulation(drawn)
+
+
+def of_one_model(learnt: list[tuple[int, int, int]], peers: int, rounds: int) -> float:
+    """Return the loss over rounds of one model that takes the batches as they were learnt."""
+    objective, data = objectives.squared(), stream_of(peers).chunk(0, 400)
+    slope = clipped_gradient(objective, Clip(CLIP))
+
+    @jax.jit
+    def gone_on(model, batches, present):
+        moves = jax.vmap(slope, (None, 0))(model, batches)
+        losses = jax.vmap(objective.loss, (None, 0))(model, batches)
+        return model - STEP / peers * present @ moves, losses @ present / present.sum()
+
+    in_round: dict[int, list[tuple[int, int]]] = {}
+    for at, agent, used in learnt:
+        in_round.setdefault(at, []).append((agent, used))
+    model, losses = np.zeros(data.x.shape[-1]), []
+    for at in range(1, rounds + 1):
+        if at in in_round:
+            chosen, present = np.zeros((peers, 2), int), np.zeros(peers)
+            chosen[: len(in_round[at])], present[: len(in_round[at])] = [(u % 400, k) for k, u in in_round[at]], 1
+            batches = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen[:, 0], chosen[:, 1]], data)
+            model, loss = gone_on(model, batches, present)
+            losses.append(float(loss))
+    return float(np.mean(losses))
+
+
+def of_one_model_away(share: float, peers: int, rounds: int, seed: int) -> float:
+    """Return how many times the loss over rounds is that of peers that stay, if each is away for a share of them."""
+    random, used, learnt = np.random.default_rng(seed), np.zeros(peers, int), []
+    for at in range(1, rounds + 1):
+        for agent in np.flatnonzero(random.random(peers) >= share):
+            learnt.append((at, int(agent), int(used[agent])))
+            used[agent] += 1
+    everybody = [(at, agent, at - 1) for at in range(1, rounds + 1) for agent in range(peers)]
+    return of_one_model(learnt, peers, rounds) / of_one_model(everybody, peers, rounds)
 
 
 def run(
@@ -133,6 +180,7 @@ def run(
         "mass off by": worst,
         "spent": spent,
         "loss": average,
+        "loss of one model": of_one_model(network.learnt, peers, rounds),
         "seconds": time.perf_counter() - began,
     }, np.array([loss for at, loss in network.losses if at <= rounds])
 
@@ -147,6 +195,7 @@ def compare(name: str, peers: int, rounds: int, seed: int, segment: float) -> tu
         found["loss"] / calm["loss"],
         losses[:batches].mean() / calm_losses[:batches].mean(),
         losses[later].mean() / calm_losses[later].mean(),
+        found["loss of one model"] / calm["loss of one model"],
     ]
     print(f"{name}, seed {seed}: {found}\n{name}, seed {seed}, nobody comes or goes: {calm}")
     print(f"{name}, seed {seed}: batches {len(losses):,} and {len(calm_losses):,}, loss {_said(ratios)}", flush=True)
@@ -154,8 +203,11 @@ def compare(name: str, peers: int, rounds: int, seed: int, segment: float) -> tu
 
 
 def _said(ratios) -> str:
-    over_rounds, alike, later = ratios
-    return f"{over_rounds:.3f} times over rounds, {alike:.3f} over as many batches, {later:.3f} over their later half"
+    over_rounds, alike, later, of_one = ratios
+    return (
+        f"{over_rounds:.3f} times over rounds ({of_one:.3f} of one model), {alike:.3f} over as many batches, "
+        f"{later:.3f} over their later half"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -168,7 +220,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--segment", type=float, default=SEGMENT)
     parser.add_argument("--own-noise", action="store_true", help="fresh noise in every run, as peers draw it")
+    parser.add_argument("--away", type=float, nargs="+", help="shares of the rounds: of one model, and nothing else")
     given = parser.parse_args(arguments)
+    for share in given.away or ():
+        seeds = range(given.seed, given.seed + given.seeds)
+        ratios = [of_one_model_away(share, given.peers, given.rounds, seed) for seed in seeds]
+        print(f"away {share:.0%}: {np.mean(ratios):.3f} times the loss over rounds, of one model")
+    if given.away:
+        return 0
     Churn.common_noise = not given.own_noise
     broken = 0
     for name in given.methods:

@@ -149,7 +149,7 @@ def test_the_owner_may_be_a_column() -> None:
         ),
         ({"objective": "sqaured"}, None, "objective='sqaured': expected one of logistic"),
         ({"graph": "rnig"}, None, "PeerClassifier: graph kind = 'rnig': unknown kind; did you mean 'ring'"),
-        ({"passes": 0}, None, "passes=0: expected a whole number of at least 1"),
+        ({"passes": 0}, None, "passes = 0: expected a whole number of at least 1"),
     ],
 )
 def test_refusals(settings, owner, message) -> None:

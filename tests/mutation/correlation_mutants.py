@@ -94,7 +94,7 @@ MUTANTS = (
         [("data in a state are taken", "    if release.in_sequence:\n", "    if False:\n", METHODS)],
     ),
     *of(
-        "core/versions.py",
+        "privacy/versions.py",
         "tests/privacy/test_accounting.py",
         [
             ("an old account sees later labels",

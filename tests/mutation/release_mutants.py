@@ -78,7 +78,18 @@ MUTANTS = (
             ),
             ("the squeezed gradient is not normalised", "(leaf / safe).astype(leaf.dtype)", "leaf", BOUNDED),
             ("the statement's adjacency is not the caller's", "        adjacency=adjacency,\n", "", STATED),
-            ("a clip of infinity is taken", "not 0 < value < math.inf", "not 0 < value", "test_nonsense_is_refused"),
+        ],
+    ),
+    *of(
+        "core/checks.py",
+        "tests/privacy/test_mechanisms.py",
+        [
+            (
+                "a clip of infinity is taken",
+                "0 < found < math.inf and found <= most",
+                "0 < found <= most",
+                "test_nonsense_is_refused",
+            )
         ],
     ),
     *of(

@@ -123,6 +123,11 @@ MEMBERSHIP = (
         ],
     ),
     *of(
+        "peer/membership/states.py",
+        CHURN,
+        [("a newcomer learns with next to nothing", "(terms.ample if new else terms.settled)", "terms.settled")],
+    ),
+    *of(
         "peer/membership/book.py",
         CHURN,
         [
@@ -133,8 +138,10 @@ MEMBERSHIP = (
                 "if not self.leaving or self.gone or self.into:",
                 "if not self.leaving or self.gone:",
             ),
+            ("a newcomer is one for good", "self.new = self.new and lean", "self.new = self.new"),
+            ("a newcomer pushes on what it gets", "not fed or self.new or", "not fed or"),
             ("the last word of a leaver is waited for", "if link.last is not None and not self.waits)", "if False)"),
-            ("who is not fed gives on", "not self.leaving and (not fed or (", "not self.leaving and (("),
+            ("who is not fed gives on", "not self.leaving and (not fed or", "not self.leaving and (False or"),
             ("who holds little gives on", "lean and 0 < self.changed", "False and 0 < self.changed"),
             ("who holds little gives nothing for good", "0 < self.changed >= t - SETTLING", "0 < self.changed"),
             ("founders that hold little give nothing", "lean and 0 < self.changed >= t", "lean and self.changed >= t"),

@@ -95,7 +95,7 @@ def test_constraints_that_cannot_be_used_are_refused(make, given, words):
     [
         (lambda: spending_limit("much"), "limit = 'much': expected a number"),
         (lambda: spending_limit(float("nan")), "limit = nan"),
-        (lambda: size_limit(0), "limit = 0: expected a finite number > 0"),
+        (lambda: size_limit(0), "limit = 0: expected a finite number above 0"),
     ],
 )
 def test_limits_that_are_none_are_refused(make, words):

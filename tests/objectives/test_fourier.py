@@ -140,9 +140,9 @@ def test_maps_are_values() -> None:
         ("count", 2.0, "whole number of at least 1"),
         ("seed", -1, "whole number of at least 0"),
         ("seed", True, "whole number of at least 0"),
-        ("bandwidth", 0.0, "number > 0"),
-        ("bandwidth", math.inf, "number > 0"),
-        ("l2", -1.0, "number >= 0"),
+        ("bandwidth", 0.0, "number above 0"),
+        ("bandwidth", math.inf, "number above 0"),
+        ("l2", -1.0, "number from 0 on"),
     ],
 )
 def test_bad_settings_are_refused(setting: str, value: object, expected: str) -> None:

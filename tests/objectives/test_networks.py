@@ -150,7 +150,7 @@ def test_equal_settings_make_equal_losses():
         ({"channels": (0, 4)}, "channels = 0: expected a whole number of at least 1"),
         ({"hidden": 0.5}, "hidden = 0.5: expected a whole number"),
         ({"side": 30}, "side = 30: expected a multiple of 4"),
-        ({"l2": -1.0}, "l2 = -1.0: expected a finite number >= 0"),
+        ({"l2": -1.0}, "l2 = -1.0: expected a finite number from 0 on"),
     ],
 )
 def test_settings_that_make_no_network_are_refused(settings, message):

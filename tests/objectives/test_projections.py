@@ -174,7 +174,7 @@ def test_registered_names_make_them() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Ball(0), "radius = 0: expected a finite number > 0"),
+        (lambda: Ball(0), "radius = 0: expected a finite number above 0"),
         (lambda: Ball(math.inf), "radius = inf.*leave the projection out"),
         (lambda: Box(1, 1), "low = 1.0 to high = 1.0: expected low < high"),
         (lambda: Box(math.nan, 1), "low = nan"),

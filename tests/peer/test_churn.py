@@ -10,6 +10,7 @@ import pytest
 
 from tacit import graphs, objectives, streams
 from tacit.algorithms import loss_tolerant_push_sum, online_push_sum
+from tacit.algorithms.push_sum.online_push_sum import AMPLE_MASS
 from tacit.peer.membership.book import SETTLING, InLink, LinkBook, OutLink
 from tacit.peer.node.exchange import Parcel, Position
 from tacit.peer.node.outbox import Outbox
@@ -28,12 +29,32 @@ def _setting(method) -> Setting:
     return Setting(method.__name__, method(objectives.squared()), graph, stream, 20, dtype="float64")
 
 
+class Watched(ChurnNetwork):
+    """Notes with how much each peer that has joined begins to learn."""
+
+    def __init__(self, *given, **more):
+        self.unlearnt: set[str] = set()
+        self.began_with: list[float] = []
+        super().__init__(*given, **more)
+
+    def _come_back(self, name):
+        self.unlearnt.add(name)
+        super()._come_back(name)
+
+    def _note_loss(self, host, used):
+        super()._note_loss(host, used)
+        if host.name in self.unlearnt:
+            self.unlearnt.remove(host.name)
+            state = host.node.machine.state
+            self.began_with.append(float(getattr(state, "held", state).mass))
+
+
 @pytest.mark.parametrize("method", [online_push_sum, loss_tolerant_push_sum])
 @pytest.mark.parametrize("stormy", [False, True])
 def test_mass_is_conserved_while_members_come_and_go(method, stormy, tmp_path):
     storm = Weather(until=6.0, latency=0.005, breaks=0.3, crashes=0.3, crashes_at_commit=0.01, partings=0.0)
     weather = storm if stormy else CALM.__class__(6.0, 0.005, 0, 0, 0, 0, 0, 0, 0, 0)
-    network = ChurnNetwork(_setting(method), 1, tmp_path, weather, pause=0.3)
+    network = Watched(_setting(method), 1, tmp_path, weather, pause=0.3)
     try:
         network.run(120.0)
         assert network.finished
@@ -44,6 +65,8 @@ def test_mass_is_conserved_while_members_come_and_go(method, stormy, tmp_path):
             assert min(host.node.round for host in network.hosts.values()) >= data, "deadlines were waited out"
         held = (lambda state: state) if method is online_push_sum else (lambda state: state.held)
         assert network.mass(held) == pytest.approx(AGENTS, abs=1e-9)
+        assert len(network.began_with) >= 2
+        assert min(network.began_with) >= AMPLE_MASS, "noise in a model grows as the mass under it falls"
     finally:
         network.close()
 
@@ -70,8 +93,12 @@ def test_who_is_not_fed_keeps_what_it_has_and_who_holds_little_where_links_to_it
         assert _own_weight(book, first) == 0.5
         assert _own_weight(book, first + SETTLING, lean=True) == 1
         assert _own_weight(book, first + SETTLING + 1, lean=True) == 0.5, "it may hold little for good"
+        book.new = True
+        assert _own_weight(book, first + SETTLING + 2, lean=True) == 1, "a newcomer has yet to get its share"
+        assert _own_weight(book, first + SETTLING + 3) == 0.5
+        assert _own_weight(book, first + SETTLING + 4, lean=True) == 0.5, "it is new no more"
         book.leaving = True
-        assert _own_weight(book, first + SETTLING + 2, lean=True) == 0
+        assert _own_weight(book, first + SETTLING + 5, lean=True) == 0
 
 
 def test_nothing_is_pushed_to_who_confirms_nothing_but_by_a_leaver():

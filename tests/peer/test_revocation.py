@@ -21,7 +21,7 @@ from tacit.peer.identity.authority import init_ca, revoke
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files
 from tacit.peer.identity.pem_files import load_certificates
-from tacit.peer.identity.revocation import _name_in, install_list, named, own_revocation, read_list
+from tacit.peer.identity.revocation import _name_in, install_list, named, read_list
 from tacit.peer.masking.agreement import PairwiseParty
 from tacit.peer.operations import status
 from tacit.peer.operations.status import certificate_status
@@ -478,12 +478,12 @@ def test_only_certificates_of_this_authority_are_revoked(authority, tmp_path):
 
 def test_own_revocation_is_a_warning(authority):
     watch = IdentityWatch(identity_files(authority.directory / "a"), print)
-    assert own_revocation(watch.current()) is None
+    assert watch.current().revocation is None
     authority.revoke("a")
     authority.send("a")
     assert "revoked" in certificate_status(watch.current(), datetime.now(UTC))["warning"]
     authority.enrol("a")
-    assert own_revocation(watch.current()) is None
+    assert watch.current().revocation is None
 
 
 @pytest.mark.parametrize(

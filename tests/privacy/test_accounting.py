@@ -415,9 +415,9 @@ def test_a_loss_of_nothing_in_words() -> None:
 
 
 def test_a_guarantee_needs_a_delta_and_uses() -> None:
-    with pytest.raises(ConfigError, match="delta 0"):
+    with pytest.raises(ConfigError, match="delta = 0"):
         guarantee(Loss(1.0), "record", delta=0.0)
-    with pytest.raises(ConfigError, match="uses 0"):
+    with pytest.raises(ConfigError, match="uses = 0"):
         guarantee(Loss(1.0), "record", uses=0)
 
 

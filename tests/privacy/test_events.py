@@ -218,12 +218,12 @@ def test_an_event_is_seen_by_everyone_unless_it_says_who() -> None:
     [
         (lambda: Event("m", "cauchy", 1.0, 1.0), "'cauchy'"),  # type: ignore[arg-type]
         (lambda: Event("m", "laplace", 1.0, 1.0, adjacency="user"), "'user'"),  # type: ignore[arg-type]
-        (lambda: Event("m", "laplace", -1.0, 1.0), "sensitivity -1.0"),
-        (lambda: Event("m", "laplace", math.nan, 1.0), "sensitivity nan"),
-        (lambda: Event("m", "laplace", math.inf, 1.0), "sensitivity inf"),
-        (lambda: Event("m", "laplace", 1.0, -1.0), "scale -1.0"),
-        (lambda: Event("m", "laplace", 1.0, math.inf), "scale inf"),
-        (lambda: Event("m", "laplace", 1.0, 1.0, coordinates=0), "coordinates 0"),
+        (lambda: Event("m", "laplace", -1.0, 1.0), "sensitivity = -1.0"),
+        (lambda: Event("m", "laplace", math.nan, 1.0), "sensitivity = nan"),
+        (lambda: Event("m", "laplace", math.inf, 1.0), "sensitivity = inf"),
+        (lambda: Event("m", "laplace", 1.0, -1.0), "scale = -1.0"),
+        (lambda: Event("m", "laplace", 1.0, math.inf), "scale = inf"),
+        (lambda: Event("m", "laplace", 1.0, 1.0, coordinates=0), "coordinates = 0"),
         (lambda: Event("m", "laplace", 1.0, 1.0, bound=1.0), "bound 1.0"),
         (lambda: Event("m", "bounded_laplace", 1.0, 1.0), "bound None"),
         (lambda: bounded(1.0, 1.0, 0.0), "bound 0.0"),

@@ -266,10 +266,10 @@ def test_with_decay_the_worst_rounds_count(plan: Any) -> None:
         (("--rounds", "10", "--epsilon", "1", "--uses", "11"), "--uses 11"),
         (("--rounds", "10", "--epsilon", "1", "--uses", "0"), "--uses 0"),
         (("--rounds", "10", "--epsilon", "1", "--mechanism", "cauchy"), "laplace or gaussian"),
-        (("--rounds", "10", "--epsilon", "-1"), "epsilon -1.0"),
-        (("--rounds", "10", "--noise", "1", "--delta", "0"), "delta 0.0"),
+        (("--rounds", "10", "--epsilon", "-1"), "epsilon = -1.0"),
+        (("--rounds", "10", "--noise", "1", "--delta", "0"), "delta = 0.0"),
         (("--rounds", "10", "--noise", "1", "--decay", "0.9"), "gaussian"),
-        (("--rounds", "10", "--noise", "1", "--decay", "-1", "--mechanism", "gaussian"), "decay -1.0"),
+        (("--rounds", "10", "--noise", "1", "--decay", "-1", "--mechanism", "gaussian"), "decay = -1.0"),
     ],
 )
 def test_the_command_names_what_is_wrong(plan: Any, arguments: tuple[str, ...], names: str) -> None:

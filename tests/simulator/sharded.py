@@ -20,9 +20,12 @@ from tacit.core.errors import TacitWarning
 from tacit.simulator.shards.hosts import join
 from tests.contract.cases import CASES, Case, stream
 
+REPEATS = 3
+"""Not the number of devices: whole repeats on each have no link between them."""
+
 
 def run_of(case: Case, dtype: str, devices: int | None) -> Any:
-    settings = {"rounds": 12, "seed": 3, "repeats": 2, "record_every": 4, "progress": False}
+    settings = {"rounds": 12, "seed": 3, "repeats": REPEATS, "record_every": 4, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TacitWarning)
         return tacit.simulate(
@@ -51,7 +54,8 @@ def main(dtype: str, devices: str, names: str = "", processes: str = "") -> None
         many = {int(count): run_of(case, dtype, int(count)) for count in devices.split(",")}
         expected = None if processes else run_of(case, dtype, 1)
         for count, run in many.items():
-            found = {"name": case.name, "devices": count, "loss": run.per_round["loss"].tolist()}
+            models = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(run.models)]
+            found = {"name": case.name, "devices": count, "loss": run.per_round["loss"].tolist(), "models": models}
             if expected is not None:
                 same = str(expected.privacy.summary()) == str(run.privacy.summary())
                 found |= {"difference": difference(expected, run), "privacy": same}

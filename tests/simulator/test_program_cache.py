@@ -17,6 +17,9 @@ from tacit.runtime.program_cache import keep_programs
 from tests.deploy.peers import alone
 
 WHOLE = zlib.compress(b"a program" * 100)
+FRAME = bytes.fromhex("28b52ffd60840285000048612070726f6772616d010078599523")
+CHECKED_FRAME = bytes.fromhex("28b52ffd040085000048612070726f6772616d0100785995237e2962df")
+"""The same by Zstandard, without and with its sum."""
 
 
 def set_in_jax() -> str | None:
@@ -83,12 +86,13 @@ def test_a_folder_that_others_reach_is_not_used(users, monkeypatch, fault):
 
 def test_what_is_torn_goes_and_the_rest_is_looked_at_once(users):
     own = keep_programs(users)
-    contents = {"whole": WHOLE, "torn": WHOLE[:-5], "zeros": bytes(50), "empty": b"", "zstd": b"\x28\xb5\x2f\xfd..."}
+    contents = {"whole": WHOLE, "torn": WHOLE[:-5], "zeros": bytes(50), "empty": b""}
+    contents |= {"zstd": FRAME, "zstd checked": CHECKED_FRAME, "no end": FRAME[:-10], "no sum": CHECKED_FRAME[:-1]}
     for name, content in contents.items():
         (own / name).write_bytes(content)
     jax.config.update("jax_compilation_cache_dir", None)
     assert keep_programs(users) == own
-    assert {path.name for path in own.iterdir()} == {"whole", "zstd", program_cache.CHECKED}
+    assert {path.name for path in own.iterdir()} == {"whole", "zstd", "zstd checked", program_cache.CHECKED}
     (own / "looked at").write_bytes(WHOLE[:-5])
     os.utime(own / "looked at", (1_000, 1_000))
     jax.config.update("jax_compilation_cache_dir", None)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +22,13 @@ from tacit.simulator.shards.hosts import join
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 ROOT = Path(__file__).parents[2]
+FIRST_OF_JOBS = 65536 - 2**12
+"""Port from which on JAX gives one to each job of a cluster."""
 
 
-def started(*arguments: str, devices: int = 1) -> subprocess.Popen[str]:
+def started(*arguments: str, devices: int = 1, **told: str) -> subprocess.Popen[str]:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    environment = {**os.environ, "XLA_FLAGS": flags}
+    environment = {**os.environ, "XLA_FLAGS": flags, **told}
     command = [sys.executable, *arguments]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -47,10 +52,15 @@ def test_some_methods_are_the_same_on_four_devices() -> None:
     check(found, "float64")
 
 
+@cache
+def every_method(dtype: str) -> list[dict]:
+    return lines(started("-m", "tests.simulator.sharded", dtype, "2,4,8", devices=8))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "devices"), [("float64", "2,4,8"), ("float32", "4")])
-def test_every_method_is_the_same_on_several_devices(dtype: str, devices: str) -> None:
-    found = lines(started("-m", "tests.simulator.sharded", dtype, devices, devices=8))
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_method_is_the_same_on_several_devices(dtype: str) -> None:
+    found = every_method(dtype)
     assert {one["name"].split(",")[0] for one in found} >= set(tacit.algorithms.REGISTRY)
     check(found, dtype)
 
@@ -62,24 +72,59 @@ def test_settings_of_a_run_are_the_same_on_three_devices() -> None:
     check(found, "float64")
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def free_port(first: int = 0) -> int:
+    for port in range(first, 65536):
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return int(free.getsockname()[1])
+    raise OSError("no port is free")
 
 
 @pytest.mark.slow
-def test_two_processes_compute_what_one_does() -> None:
-    names = "online_push_sum;loss_tolerant_push_sum, lossy;fedavg, sampled;distributed_online, laplace on update"
-    common = ("-m", "tests.simulator.sharded", "float64", "2", names)
-    expected = lines(started(*common, devices=2))
+def test_two_processes_compute_what_two_devices_of_one_do_with_every_method() -> None:
     address = f"127.0.0.1:{free_port()}"
-    both = [started(*common, f"{address}/2/{k}") for k in (0, 1)]
+    both = [started("-m", "tests.simulator.sharded", "float64", "2", "", f"{address}/2/{k}") for k in (0, 1)]
     found = [lines(process) for process in both]
-    assert [one["name"] for one in found[0]] == [one["name"] for one in expected]
-    for one, other, alone in zip(*found, expected, strict=True):
-        assert one["loss"] == other["loss"]
+    assert found[0] == found[1]
+    expected = {one["name"]: one for one in every_method("float64") if one["devices"] == 2}
+    assert expected.keys() == {one["name"] for one in found[0]}
+    for one in found[0]:
+        alone = expected[one["name"]]
         np.testing.assert_allclose(one["loss"], alone["loss"], rtol=0, atol=1e-12)
+        for models in zip(one["models"], alone["models"], strict=True):
+            np.testing.assert_allclose(*models, rtol=0, atol=1e-12)
+
+
+FOUND_OUT = """
+import json, signal
+import jax
+from tacit.simulator.shards.hosts import join
+print(json.dumps({"first": join(), "process": jax.process_index(), "of": jax.process_count()}), flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", ["slurm", "ompi"])
+def test_processes_of_a_cluster_find_each_other_and_end_when_they_are_told(cluster: str) -> None:
+    """As much of a cluster as JAX looks at: variables of the environment."""
+    job, both = free_port(FIRST_OF_JOBS) - FIRST_OF_JOBS, []
+    for k in (0, 1):
+        facts = {
+            "slurm": {"JOB_ID": job, "STEP_NODELIST": "127.0.0.1", "NTASKS": 2, "PROCID": k, "LOCALID": k},
+            "ompi": {"COMM_WORLD_SIZE": 2, "COMM_WORLD_RANK": k, "COMM_WORLD_LOCAL_RANK": k},
+        }[cluster]
+        told = {f"{cluster.upper()}_{name}": str(value) for name, value in facts.items()}
+        if cluster == "ompi":
+            told["OMPI_MCA_orte_hnp_uri"] = f"{job * 2**12}.0;tcp://127.0.0.1:1"
+        both.append(started("-c", FOUND_OUT, **told))
+    for k, process in enumerate(both):
+        found = json.loads(next(line for line in process.stdout or () if line.startswith("{")))
+        assert found == {"first": k == 0, "process": k, "of": 2}
+    for process in reversed(both):
+        process.terminate()
+        process.communicate(timeout=600)
+    assert [process.returncode for process in both] == [-signal.SIGTERM] * 2
 
 
 RESUMED = """

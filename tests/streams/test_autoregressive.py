@@ -196,10 +196,10 @@ def test_other_streams_bring_samples_to_all() -> None:
         ({"samples": (5, 91)}, "agent 1 has 91 samples, but there are 90 rounds .* at least 91 rounds: run longer"),
         ({"samples": ()}, r"samples=\(\): expected one whole number per data group"),
         ({"samples": 500}, "samples=500: expected one whole number per data group"),
-        ({"samples": (5, 0)}, r"samples\[1\]=0: expected a whole number of at least 1"),
-        ({"agents": 0}, "agents=0: expected a whole number of at least 1"),
-        ({"rounds": 0}, "rounds=0: expected a whole number of at least 1"),
-        ({"seed": -1}, "seed=-1: expected a whole number of at least 0"),
+        ({"samples": (5, 0)}, r"samples\[1\] = 0: expected a whole number of at least 1"),
+        ({"agents": 0}, "agents = 0: expected a whole number of at least 1"),
+        ({"rounds": 0}, "rounds = 0: expected a whole number of at least 1"),
+        ({"seed": -1}, "seed = -1: expected a whole number of at least 0"),
         ({"theta": (0.5, 1.0)}, r"theta=\(0.5, 1.0\): expected a range within \(-1, 1\)"),
         ({"mean": (1, 0)}, r"mean=\(1, 0\): expected a range of finite numbers"),
         ({"variance": (-1, 1)}, r"variance=\(-1, 1\): expected a range of variances"),
@@ -214,7 +214,7 @@ def test_bad_settings_are_refused(settings, message) -> None:
 def test_rounds_that_are_not_there_are_refused(stream) -> None:
     with pytest.raises(DataError, match="rounds 80 to 91 .*0 to 90"):
         stream.chunk(80, 91)
-    with pytest.raises(ConfigError, match="count=0"):
+    with pytest.raises(ConfigError, match="count = 0"):
         stream.test(0)
-    with pytest.raises(ConfigError, match="seed=-1"):
+    with pytest.raises(ConfigError, match="seed = -1"):
         stream.test(1, seed=-1)

@@ -108,11 +108,11 @@ def test_draws_for_different_purposes_are_independent() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"samples": 0}, "samples=0"),
-        ({"seed": -1}, "seed=-1"),
+        ({"samples": 0}, "samples = 0"),
+        ({"seed": -1}, "seed = -1"),
         ({"noise_variance": (2.0, 1.0)}, r"noise_variance=\(2\.0, 1\.0\): expected a range"),
         ({"feature_variance": (-1.0, 1.0)}, r"feature_variance=\(-1\.0, 1\.0\)"),
-        ({"heterogeneity": np.nan}, "heterogeneity=nan"),
+        ({"heterogeneity": np.nan}, "heterogeneity = nan"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message) -> None:
@@ -133,5 +133,5 @@ def test_sizes_that_cannot_be_had_are_refused(sizes, message) -> None:
     made = linear_regression(2, 3, 2)
     with pytest.raises(DataError, match=message):
         made.stream(sizes)
-    with pytest.raises(ConfigError, match="ridge=0"):
+    with pytest.raises(ConfigError, match="ridge = 0"):
         made.optima(0)

@@ -128,12 +128,12 @@ def test_seeds_differ_and_agree() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"agents": 0}, "agents=0: expected a whole number of at least 1"),
-        ({"dim": 0}, "dim=0"),
-        ({"batch": 0}, "batch=0"),
-        ({"rounds": 0}, "rounds=0"),
-        ({"repeat_every": -1}, "repeat_every=-1"),
-        ({"seed": -1}, "seed=-1: expected a whole number of at least 0"),
+        ({"agents": 0}, "agents = 0: expected a whole number of at least 1"),
+        ({"dim": 0}, "dim = 0"),
+        ({"batch": 0}, "batch = 0"),
+        ({"rounds": 0}, "rounds = 0"),
+        ({"repeat_every": -1}, "repeat_every = -1"),
+        ({"seed": -1}, "seed = -1: expected a whole number of at least 0"),
         ({"noise": -0.1}, "noise=-0.1: expected .* at least 0"),
         ({"drift": float("nan")}, "drift=nan"),
         ({"heterogeneity": float("inf")}, "heterogeneity=inf"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.experiments import build, parse
-from tacit.sweeps import load_sweep, work
+from tacit.sweeps import load_sweep, vectorised, work
 from tacit.sweeps.work import grouped, tasks_of
 from tests.sweeps.files import experiment, write
 
@@ -47,7 +47,10 @@ def test_rows_of_one_program_are_those_of_single_runs(
     assert (len(settings), task.lifted) == (3, ("step.scale" if keys == SCALES else "step",))
     with monkeypatch.context() as patch:
         patch.setattr(work, "_alone", lambda config: pytest.fail("a setting was run by itself"))
+        kept: list[bool] = []
+        patch.setattr(vectorised, "keep_programs", lambda: kept.append(True))
         rows = work.work(task)
+    assert kept, "programs are kept for the next sweep"
     assert {row["status"] for found in rows for row in found} == {"done"}
     assert len({found[0]["average_loss"] for found in rows}) == 3
     assert_rows_are_those_of_single_runs(sweep, task, rows)

@@ -5,11 +5,12 @@ figures which columns are drawn. Running and judging are apart: `outcomes.npz` h
 headlines and pages can be made again of it (`tacit reproduce --stored`).
 """
 
+import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tacit.core.errors import ResultError, TacitError
 from tacit.results import Run
-from tacit.results.live.log import LiveLog
+from tacit.results.live import LiveFile, LiveLog
 from tacit.results.locks import writing
 from tacit.results.record import machine, versions
 from tacit.results.sealed import put, seal
@@ -35,11 +36,28 @@ Crew = Callable[[str, Callable[[Any], Any], Sequence[Any]], list[Any]]
 """(words for the display, function of a task, tasks) -> results in the order of the tasks."""
 
 
-def crew(workers: int | None = None, told: Callable[[int, int], object] = lambda done, total: None) -> Crew:
+_live: list[Path] = []  # directory of the study whose task this process does, for live files of its runs
+
+
+@contextmanager
+def watching() -> Iterator[tuple[LiveFile, ...]]:
+    """Give who watches a run of a task: a live file for the board, by its process, gone when the run is over."""
+    if not _live:
+        yield ()
+        return
+    with LiveLog(_live[0], os.getpid()) as log:
+        yield (LiveFile(log, f"under way in process {os.getpid()}", {}, agents=False),)
+    if log.path is not None:
+        log.path.unlink(missing_ok=True)
+
+
+def crew(
+    workers: int | None = None, told: Callable[[int, int], object] = lambda done, total: None, live: Path | None = None
+) -> Crew:
     """Return what does tasks in `workers` processes (default: one per usable core, at most eight; one: this process).
 
     A result depends on its task only, so the number of processes changes no figure. Give long tasks first. `told` hears
-    how many tasks of all that were given so far are done, and of how many.
+    how many tasks of all that were given so far are done, and of how many; `live` is for live files of their runs.
     """
     done = total = 0
 
@@ -52,7 +70,7 @@ def crew(workers: int | None = None, told: Callable[[int, int], object] = lambda
         told(done, total)
         found: dict[int, Any] = {}
         look: dict[str, Any] = {"total": len(tasks), "transient": True, "disable": not sys.stderr.isatty()}
-        with closing(in_parallel(partial(_noting, do), tasks, workers=workers)) as results:  # type: ignore[type-var]
+        with closing(in_parallel(partial(_noting, do, live), tasks, workers=workers)) as results:  # type: ignore[type-var]
             for ended in track(results, what, console=Console(stderr=True), **look):
                 if isinstance(ended.result, Lost):
                     raise TacitError(ended.result.reason)
@@ -65,8 +83,9 @@ def crew(workers: int | None = None, told: Callable[[int, int], object] = lambda
     return do_all
 
 
-def _noting(do: Callable[[Any], Any], task: Any) -> tuple[Any, frozenset[str]]:
+def _noting(do: Callable[[Any], Any], live: Path | None, task: Any) -> tuple[Any, frozenset[str]]:
     """Return the result, and the data files that were asked for; say where a fault that nobody meant came from."""
+    _live[:] = [] if live is None else [live]
     try:
         return do(task), looked_for()
     except TacitError:
@@ -74,6 +93,8 @@ def _noting(do: Callable[[Any], Any], task: Any) -> tuple[Any, frozenset[str]]:
     except Exception:
         traceback.print_exc()
         raise
+    finally:
+        _live.clear()
 
 
 SEEDS_APART = 1000  # between the first seeds of two runs of a study
@@ -107,7 +128,7 @@ class Study:
         with writing(out), LiveLog(out) as log:
             begun, code = time.perf_counter(), code_digest()
             log.begin(self.name, "study", {"algorithm": self.source, "seed": seed}, {"quick": quick}, self.title)
-            team = crew(workers, lambda done, total: log.rows(done, [], {}, rounds=total))
+            team = crew(workers, lambda done, total: log.rows(done, [], {}, rounds=total), out)
             results = self.measure(team, quick, SEEDS_APART * seed)
             origin = {
                 "quick": quick, "seed": seed, "seconds": round(time.perf_counter() - begun, 2),
@@ -177,7 +198,8 @@ def over(
 
 def finished_run(*problem: Any, **settings: Any) -> Run:
     """Simulate as `tacit.simulate` does; a run that was interrupted is no evidence, and ends the experiment too."""
-    run = simulate(*problem, **settings, progress=False)
+    with watching() as watch:
+        run = simulate(*problem, **settings, progress=False, watch=watch)
     if run.partial:
         raise KeyboardInterrupt
     return run

@@ -112,7 +112,7 @@ def test_slices_and_seeds(placed) -> None:
         ({"samples": 399}, "399 samples, but there are 399 complete bottles"),
         ({"samples": 6}, "6 samples for 5 agents; expected at least one for each"),
         ({"rounds": 79}, "agent 3 has 80 samples, but there are 79 rounds"),
-        ({"agents": 0}, "agents=0: expected"),
+        ({"agents": 0}, "agents = 0: expected"),
     ],
 )
 def test_bad_settings_are_refused(placed, settings, message) -> None:

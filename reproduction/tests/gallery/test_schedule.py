@@ -1,18 +1,21 @@
 import json
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.own_network import in_own_network
 
+import tacit
 from reproduction.tests import made_up
+from tacit.board.runs import Runs
 from tacit.config import own_code
 from tacit.core.errors import ConfigError, ResultError
 from tacit.sweeps.workers import Lost
 from tacit_reproduction import summary as summaries
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.gallery import Finished, reproduce_all, schedule
-from tacit_reproduction.study import crew
+from tacit_reproduction.study import crew, watching
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,26 @@ def test_other_data_are_done_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert schedule._kept(study, tmp_path / "reads", True, 0) is not None
     (tmp_path / "data" / ("rows.npz" if change == "other rows" else "more.npz")).write_bytes(b"22")
     assert schedule._kept(study, tmp_path / "reads", True, 0) is None
+
+
+def test_a_cell_has_a_live_file_while_it_is_run(tmp_path: Path) -> None:
+    seen = []
+
+    def cell(rounds: int) -> int:
+        graph, stream = tacit.graphs.directed_ring(3), tacit.streams.logistic_drift(3, 2)
+        method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
+
+        def look(part: Any) -> None:
+            seen.extend((run.state, run.algorithm) for run in Runs(tmp_path).all())
+
+        with watching() as watch:
+            return tacit.simulate(method, graph, stream, rounds=rounds, watch=(*watch, look)).rounds
+
+    assert crew(1, live=tmp_path)("cells", cell, [2, 3]) == [2, 3]
+    assert ("live", "online_push_sum") in seen
+    assert list((tmp_path / ".tacit-live").iterdir()) == []
+    with watching() as watch:
+        assert watch == ()
 
 
 @pytest.mark.slow

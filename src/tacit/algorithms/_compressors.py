@@ -6,7 +6,6 @@ then what is unpacked is what was packed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import proportion, whole_number
 from tacit.core.contract import Array
 from tacit.core.errors import ConfigError
 from tacit.core.packing import EveryFew, Largest, Packing, Rounded, Signs
@@ -119,12 +119,8 @@ def _rows(x: Array, block: int) -> Array:
 
 
 def _block(block: int) -> int:
-    if isinstance(block, bool) or not isinstance(block, int) or not 2 <= block <= 2**20:
-        raise ConfigError(f"block = {block!r}: expected a whole number from 2 to {2**20:,} of numbers with one scale")
-    return block
+    return whole_number("block", block, "numbers with one scale", least=2, most=2**20)
 
 
 def _share(share: float) -> float:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not (0 < share < 1 and math.isfinite(share)):
-        raise ConfigError(f"share = {share!r}: expected a number above 0 and below 1, the part that is sent")
-    return float(share)
+    return proportion("share", share, "the part that is sent")

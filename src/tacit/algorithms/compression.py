@@ -33,6 +33,7 @@ import numpy as np
 
 from tacit.algorithms._compressed_inbox import CompressedInbox, RememberedInbox, Said
 from tacit.algorithms._compressors import COMPRESSORS, Compressor
+from tacit.core.checks import one_of, proportion
 from tacit.core.contract import (
     Algorithm,
     Inbox,
@@ -44,7 +45,7 @@ from tacit.core.contract import (
     Tree,
     View,
 )
-from tacit.core.errors import ConfigError, RequirementError, nearest
+from tacit.core.errors import ConfigError, RequirementError
 from tacit.core.lifted import Carrying, lift
 from tacit.core.packing import packed_size
 from tacit.privacy.noise import noise_words
@@ -137,8 +138,7 @@ def compressed(
 
 
 def _compressor(kind: str, settings: Mapping[str, Any]) -> Compressor:
-    if kind not in COMPRESSORS:
-        raise ConfigError(f"kind = {kind!r}: {nearest(kind, COMPRESSORS)}expected one of: {', '.join(COMPRESSORS)}")
+    one_of("kind", kind, COMPRESSORS)
     try:
         return COMPRESSORS[kind](**settings)
     except TypeError as error:
@@ -151,8 +151,8 @@ def _check(algorithm: Algorithm, kind: str, operator: Compressor, remembers: boo
             f"memory = false: {kind} leaves out most of a message, so that models themselves cannot be sent by it; "
             'leave memory out, or use "int8" or "int4"'
         )
-    if gamma is not None and not (isinstance(gamma, int | float) and not isinstance(gamma, bool) and 0 < gamma <= 1):
-        raise ConfigError(f"gamma = {gamma!r}: expected a number above 0 and at most 1")
+    if gamma is not None:
+        proportion("gamma", gamma, one=True)
     if gamma is not None and not remembers:
         raise ConfigError(f"gamma = {gamma!r}: it is for differences; say memory = true, or leave gamma out")
     for phase in algorithm.phases:

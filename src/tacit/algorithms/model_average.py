@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import one_of, proportion
 from tacit.core.contract import Algorithm, Array, Inbox, Key, Outbox, Params, Tree, View
-from tacit.core.errors import ConfigError, nearest
+from tacit.core.errors import ConfigError
 from tacit.core.lifted import Carrying, lift
 
 
@@ -73,8 +74,7 @@ def exponential(rate: float = 0.01) -> Average:
 
 def tail(share: float = 0.5) -> Average:
     """Mean over the last models, at least this share of them."""
-    if not 0 < share <= 1:
-        raise ConfigError(f"share = {share!r}: expected a number above 0 and at most 1; 0.5 is the second half")
+    proportion("share", share, "0.5 is the second half", one=True)
 
     def first(model: Params) -> Tail:
         nothing = jnp.zeros((), jnp.int32)
@@ -165,8 +165,7 @@ def averaged(algorithm: Algorithm, kind: str = "mean", **settings: float) -> Alg
       Polyak and Juditsky (1992), the mean; Rakhlin, Shamir and Sridharan (2012), the tail; Shamir and Zhang (2013),
       weights that grow.
     """
-    if kind not in AVERAGES:
-        raise ConfigError(f"kind = {kind!r}: {nearest(kind, AVERAGES)}expected one of: {', '.join(AVERAGES)}")
+    one_of("kind", kind, AVERAGES)
     try:
         average = AVERAGES[kind](**settings)
     except TypeError as error:

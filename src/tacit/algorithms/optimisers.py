@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms.local_step import Optimiser
 from tacit.algorithms.schedules import StepSize, as_schedule
+from tacit.core.checks import positive, proportion
 from tacit.core.contract import Algorithm, Array, Outbox, Params, State, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.core.extras import require
@@ -79,8 +80,7 @@ def _made(name: str, rate: StepSize, clip_norm: float | None, **settings: Any) -
         raise ConfigError(f"optimiser {name!r}: {error}") from error
     if clip_norm is None:
         return made  # type: ignore[no-any-return]
-    if not 0 < clip_norm < float("inf"):
-        raise ConfigError(f"clip_norm = {clip_norm!r}: expected a number above 0, or none for no clipping")
+    positive("clip_norm", clip_norm, "none for no clipping")
     return optax.chain(optax.clip_by_global_norm(clip_norm), made)  # type: ignore[no-any-return]
 
 
@@ -95,8 +95,8 @@ def sgd(
       nesterov: Whether the momentum is Nesterov's.
       clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
     """
-    if momentum is not None and not 0 <= momentum < 1:
-        raise ConfigError(f"momentum = {momentum!r}: expected a number from 0 on and below 1, e.g. 0.9")
+    if momentum is not None:
+        proportion("momentum", momentum, "e.g. 0.9", zero=True)
     return _made("sgd", rate, clip_norm, momentum=momentum, nesterov=nesterov)
 
 
@@ -112,7 +112,8 @@ def adam(
       eps: Added to the root of the mean square.
       clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
     """
-    return _made("adam", rate, clip_norm, b1=_share("b1", b1), b2=_share("b2", b2), eps=eps)
+    shares = {"b1": proportion("b1", b1, zero=True), "b2": proportion("b2", b2, zero=True)}
+    return _made("adam", rate, clip_norm, eps=eps, **shares)
 
 
 def adamw(
@@ -133,7 +134,7 @@ def adamw(
       eps: Added to the root of the mean square.
       clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
     """
-    shares = {"b1": _share("b1", b1), "b2": _share("b2", b2)}
+    shares = {"b1": proportion("b1", b1, zero=True), "b2": proportion("b2", b2, zero=True)}
     return _made("adamw", rate, clip_norm, weight_decay=weight_decay, eps=eps, **shares)
 
 
@@ -153,7 +154,7 @@ def rmsprop(
       momentum: Share of the last direction that is kept; None: no momentum.
       clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
     """
-    return _made("rmsprop", rate, clip_norm, decay=_share("decay", decay), eps=eps, momentum=momentum)
+    return _made("rmsprop", rate, clip_norm, decay=proportion("decay", decay, zero=True), eps=eps, momentum=momentum)
 
 
 def adagrad(rate: StepSize, eps: float = 1e-7, clip_norm: float | None = None) -> Optimiser:
@@ -165,12 +166,6 @@ def adagrad(rate: StepSize, eps: float = 1e-7, clip_norm: float | None = None) -
       clip_norm: Norm that a whole gradient is cut to before the step; None: it is not. It is no clip for privacy.
     """
     return _made("adagrad", rate, clip_norm, eps=eps)
-
-
-def _share(name: str, value: float) -> float:
-    if not 0 <= value < 1:
-        raise ConfigError(f"{name} = {value!r}: expected a number from 0 on and below 1")
-    return value
 
 
 OPTIMISERS: Mapping[str, Callable[..., Optimiser]] = {

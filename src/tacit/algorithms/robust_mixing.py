@@ -28,8 +28,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.core.checks import one_of, whole_number
 from tacit.core.contract import Algorithm, Array, Inbox, Key, Message, Phase, State, Tree, View
-from tacit.core.errors import ConfigError, RequirementError, nearest
+from tacit.core.errors import ConfigError, RequirementError
 from tacit.core.lifted import Carrying, lift
 from tacit.core.robust_rules import RULES, Rows, Rule, distances, usual_distance
 from tacit.core.standing import Standing
@@ -134,8 +135,7 @@ def robust(
       He, Karimireddy and Jaggi (2022), clipped gossip; Gaucher, Dieuleveut and Hendrikx (2024), its length; Yin et al.
       (2018), trimmed mean and median; Pillutla, Kakade and Harchaoui (2022), geometric median.
     """
-    if rule not in RULES:
-        raise ConfigError(f"rule = {rule!r}: {nearest(rule, RULES)}expected one of: {', '.join(RULES)}")
+    one_of("rule", rule, RULES)
     try:
         made = RULES[rule](**settings)
     except TypeError as error:
@@ -176,8 +176,7 @@ def _check_method(algorithm: Algorithm, quarantine: bool, release: int) -> None:
             f"quarantine: {algorithm.name!r} cannot go on without a neighbour's message (missing = "
             f"{algorithm.missing!r}); use a method with missing = 'renormalise', or leave quarantine out"
         )
-    if isinstance(release, bool) or not isinstance(release, int) or not 1 <= release < 2**30:
-        raise ConfigError(f"release = {release!r}: expected a number of rounds from 1 on, e.g. 500")
+    whole_number("release", release, "rounds, e.g. 500", most=2**30 - 1)
 
 
 def _check_neighbourhoods(algorithm: Algorithm, liars: int, topology: Any) -> None:

@@ -124,7 +124,10 @@ class Crew:
     def _moments(self, values: Array, per_slot: bool, order: np.ndarray) -> tuple[Array, Array]:
         """Return mean and deviation of the honest messages, repeat by repeat."""
         if per_slot:
-            found = [(t.slot_row[1:], t.row[1:], t.live[1:] & (p.number[1:] < 0)) for t, p in self._with_places()]
+            found = [
+                (t.slot_row[1:], t.row[1:], t.live[1:] & (p.number[1:] < 0))
+                for t, p in zip(self._tables, self.places, strict=True)
+            ]
             row = np.concatenate([rows[honest] for rows, _, honest in found])
             sender = np.concatenate([senders[honest] for _, senders, honest in found])
         else:
@@ -134,9 +137,6 @@ class Crew:
         mean = jax.ops.segment_sum(values[row], repeat, repeats) / count
         apart = jnp.square(values[row] - mean[repeat])
         return mean, jnp.sqrt(jax.ops.segment_sum(apart, repeat, repeats) / count)
-
-    def _with_places(self) -> list[tuple[Any, Places]]:
-        return list(zip(self._tables, self.places, strict=True))
 
 
 def validate_liars(liars: Mapping[int, Attack], agents: int) -> dict[int, Attack]:

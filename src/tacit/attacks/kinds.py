@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.core.checks import positive, whole_number
 from tacit.core.contract import Array
-from tacit.core.errors import ConfigError
 
 
 class Scene(NamedTuple):
@@ -74,7 +74,7 @@ def sign_flip(scale: float = 1.0) -> Attack:
       >>> tacit.attacks.sign_flip()
       Attack(sign_flip)
     """
-    factor = _positive("scale", scale)
+    factor = positive("scale", scale)
     return Attack("sign_flip", lambda scene: -factor * scene.sent)
 
 
@@ -84,7 +84,7 @@ def large_values(size: float = 1e6) -> Attack:
     Args:
       size: The number, above 0.
     """
-    number = _positive("size", size)
+    number = positive("size", size)
     return Attack("large_values", lambda scene: jnp.full_like(scene.sent, number))
 
 
@@ -97,7 +97,7 @@ def a_little_is_enough(z: float = 1.5) -> Attack:
     References:
       Baruch, Baruch and Goldberg (2019).
     """
-    factor = _positive("z", z)
+    factor = positive("z", z)
     return Attack("a_little_is_enough", lambda scene: scene.mean - factor * scene.deviation, hears=True)
 
 
@@ -110,7 +110,7 @@ def inner_product(epsilon: float = 0.5) -> Attack:
     References:
       Xie, Koyejo and Gupta (2020).
     """
-    factor = _positive("epsilon", epsilon)
+    factor = positive("epsilon", epsilon)
     return Attack("inner_product", lambda scene: -factor * scene.mean, hears=True)
 
 
@@ -123,7 +123,7 @@ def dissensus(epsilon: float = 1.0) -> Attack:
     References:
       He, Karimireddy and Jaggi (2022).
     """
-    factor = _positive("epsilon", epsilon)
+    factor = positive("epsilon", epsilon)
     return Attack("dissensus", lambda scene: scene.own - factor * scene.pull, hears=True)
 
 
@@ -133,8 +133,7 @@ def stale_replay(after: int = 1) -> Attack:
     Args:
       after: The round, from 1 on.
     """
-    if isinstance(after, bool) or not isinstance(after, int) or not 1 <= after < 2**31:
-        raise ConfigError(f"after = {after!r}: expected the round whose message is sent again, from 1 on")
+    after = whole_number("after", after, "the round whose message is sent again", most=2**31 - 1)
     return Attack("stale_replay", lambda scene: jnp.where(scene.round <= after, scene.sent, scene.kept), after)
 
 
@@ -145,8 +144,7 @@ def label_flip(classes: int = 2) -> Attack:
       classes: Number of classes of labels 0, 1, ...: class k becomes classes - 1 - k. Labels that are no whole numbers
         (-1 and 1, or those of a regression) change their sign.
     """
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ConfigError(f"classes = {classes!r}: expected the number of classes, from 2 on")
+    whole_number("classes", classes, least=2)
 
     def flipped(y: Any) -> Any:
         return classes - 1 - y if np.issubdtype(y.dtype, np.integer) else -y
@@ -169,9 +167,3 @@ ATTACKS: Mapping[str, Callable[..., Attack]] = MappingProxyType(
     }
 )
 """Name -> its constructor."""
-
-
-def _positive(name: str, value: float) -> float:
-    if not 0 < value < np.inf:
-        raise ConfigError(f"{name} = {value!r}: expected a finite number above 0")
-    return float(value)

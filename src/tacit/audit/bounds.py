@@ -125,7 +125,8 @@ def strongest(trials: Trials, *, delta: float, alpha: float, curves: Sequence[Cu
 
 def tried(test: Test, trials: Trials, *, delta: float, alpha: float) -> Finding:
     """Return what a test shows on the trials that count."""
-    says_yes = _says_yes(test, np.round(trials.scores[test.statistic], _DIGITS))
+    scores = np.round(trials.scores[test.statistic], _DIGITS)
+    says_yes = scores >= test.threshold if test.above else scores <= test.threshold
     counts = []
     for world in (False, True):
         mine = trials.groups[test.group] & trials.counted & (trials.other == world)
@@ -180,7 +181,3 @@ def _log_ratio(low: Any, high: Any, delta: float) -> Floats:
     above = np.maximum(np.asarray(low, np.float64) - delta, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(above) - np.log(high))
-
-
-def _says_yes(test: Test, scores: Floats) -> Bools:
-    return np.asarray(scores >= test.threshold if test.above else scores <= test.threshold)

@@ -17,6 +17,7 @@ from tacit.audit.bounds import tried
 from tacit.audit.problem import Method, Problem
 from tacit.audit.problems import method_of, named
 from tacit.audit.report import Audit, Outcome, limit_of
+from tacit.core.checks import whole_number
 from tacit.core.contract import Algorithm, Mechanism
 from tacit.core.errors import ConfigError, ContractError, GraphError, RequirementError
 from tacit.graphs import Graph, Topology
@@ -153,8 +154,8 @@ def _report(
 def _check(mechanism: Mechanism, sizes: Mapping[str, int | None], confidence: float) -> None:
     for name, value in sizes.items():
         least = _FEWEST_TRIALS if name == "trials" else 1
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} on")
+        if value is not None:
+            whole_number(name, value, least=least)
     if not 0.5 <= confidence < 1:
         raise ConfigError(f"confidence = {confidence!r}: expected a number from 0.5 to below 1")
     if mechanism.spread == "masked":

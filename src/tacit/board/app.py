@@ -211,11 +211,13 @@ def application(
         peers, federation.tell = [*federation_routes(federation)], board.broadcast.tell
     guard = Middleware(Guard, token=token, hosts=hosts, port=port, open_to_addresses=beyond)
     routes = [*board.routes(), *peers, Route("/{path:path}", _static, methods=["GET"])]
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[guard],
         exception_handlers={HTTPException: _refused, TacitError: _faulty, OSError: _faulty},
     )
+    app.state.broadcast = board.broadcast
+    return app
 
 
 async def _no_peers(request: Request) -> Response:

@@ -29,12 +29,13 @@ class Broadcast:
         """Look at some runs."""
         self._runs = runs
         self._listeners: set[asyncio.Queue[str]] = set()
+        """Each gets events; an empty one is the last."""
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
     async def heard(self) -> AsyncIterator[str]:
         """Yield events as they are sent, and beats."""
-        mine: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
+        mine: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING + 1)
         self._listeners.add(mine)
         try:
             async with self._starting:
@@ -49,6 +50,8 @@ class Broadcast:
                         event = await mine.get()
                 except TimeoutError:
                     event, beat = BEAT, time.monotonic() + SILENCE
+                if not event:
+                    return
                 yield event
         finally:
             self._listeners.discard(mine)
@@ -60,14 +63,21 @@ class Broadcast:
           name: Of the event.
           content: Its data, JSON.
         """
-        event = f"event: {name}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n"
+        self._send(f"event: {name}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n")
+
+    def close(self) -> None:
+        """Let all listeners go."""
+        self._send("")
+
+    def _send(self, event: str) -> None:
         for listener in self._listeners:
-            if listener.full():
+            if listener.qsize() >= MOST_WAITING:
                 while not listener.empty():
                     listener.get_nowait()
                 listener.put_nowait('event: runs\ndata: {"changed":[]}\n\n')
-            else:
-                listener.put_nowait(event)
+                if event:
+                    continue
+            listener.put_nowait(event)
 
     async def _now(self) -> dict[str, Found]:
         return {run.id: run for run in await run_in_threadpool(self._runs.all)}
@@ -89,7 +99,7 @@ class Broadcast:
             self.tell("runs", {"changed": sorted(other)})
         for id_ in changed:
             if (run := now.get(id_)) is not None and run.done != getattr(before.get(id_), "done", None):
-                self.tell("progress", {"id": id_, "done": run.done, "figures": run.figures})
+                self.tell("progress", {"id": id_, "done": run.done, "rate": run.rate, "figures": run.figures})
 
 
 def _standing(run: Found | None) -> Any:

@@ -3,6 +3,9 @@
     {"unit", "classes": [{"name", "limit", "spent", "left"}],
      "releases": [{"round", "time", "class", "cost"}], "chain", "words"}
 
+A run's account is looked at now and then: its "releases" have the "rounds" since the look before, and cost what these
+did together.
+
 The cost of a release is what it adds to the loss of the record that has lost most: costs add up to what is spent.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +61,10 @@ def ledger_of_run(run: Found, live: LiveRecord | None, privacy: Mapping[str, Any
     return {
         "unit": "epsilon",
         "classes": [{"name": RECORD, "limit": limit, "spent": spent, "left": _left(limit, spent)}],
-        "releases": [{"round": at, "time": None, "class": RECORD, "cost": cost} for at, cost in releases],
+        "releases": [
+            {"round": at, "time": None, "class": RECORD, "cost": cost, "rounds": at - before}
+            for (before, _), (at, cost) in pairwise([(0, 0.0), *releases])
+        ],
         "chain": "none",
         "words": _words(run, privacy, spent, limit, releases),
     }

@@ -150,7 +150,10 @@ class Runs:
             before = together.get(run.id)
             over = before is not None and run.state != "live" and (before.updated or 0) >= (run.updated or 0)
             if before is not None and over:
-                together[run.id] = replace(before, live=run.live, started=run.started, rate=before.rate or run.rate)
+                ended = before.updated if run.updated is None else run.updated
+                together[run.id] = replace(
+                    before, live=run.live, started=run.started, updated=ended, rate=before.rate or run.rate
+                )
             else:
                 together[run.id] = run
         self._found = together

@@ -82,7 +82,13 @@ def serve(
             app, log_level="warning", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=1
         )
         ready(address)
-        uvicorn.Server(settings).run(sockets=[listener])
+
+        class Server(uvicorn.Server):
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                app.state.broadcast.close()  # who listens to events would hold it up
+                await super().shutdown(sockets)
+
+        Server(settings).run(sockets=[listener])
 
 
 def listening(host: str, port: int | None) -> socket.socket:

@@ -118,7 +118,10 @@ def demo(
     from tacit.experiments.demo import demo as experiment
     from tacit.experiments.demo import tune as tuned
 
-    steps = tuned(rounds=rounds, tried=_print_trial) if tune else STEPS
+    def tried(name: str, step: float, loss: float) -> None:
+        say(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
+
+    steps = tuned(rounds=rounds, tried=tried) if tune else STEPS
     _leave(_execute(experiment(steps, rounds, seed), out, Path("runs/demo")))
 
 
@@ -302,10 +305,6 @@ def _print_finished(run: Any) -> None:
     say(f"  {run.label}: {run.rounds:,} rounds in {seconds:.1f} s{' (interrupted)' if run.partial else ''}")
     if run.regret_seconds > LONG:
         say(f"    its regret took {run.regret_seconds:.0f} s; regret_points = 0 in [run] leaves it out")
-
-
-def _print_trial(name: str, step: float, loss: float) -> None:
-    say(f"  tuning {name}: step {step:g} gives average loss {loss:.4f}")
 
 
 def _print_comparison(comparison: Comparison) -> None:

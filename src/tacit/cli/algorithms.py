@@ -38,27 +38,21 @@ def algorithms(
     ]
     print_table(("name", "what it does (source)", "requires", "parameters"), rows)
     kinds = {p["name"]: ", ".join(p["kinds"]) for fact in facts for p in fact["parameters"] if "kinds" in p}
-    say(
+    notes = (
         f"mechanism: the noise ({kinds['mechanism']}), set in a table [algorithm.mechanism]; without one a run "
-        "is not private. `tacit privacy explain NAME` says what holds with it."
-    )
-    say(
+        "is not private. `tacit privacy explain NAME` says what holds with it.",
         f"mirror: the geometry ({kinds['mirror']}), in [algorithm.mirror]. constraints: what is kept in the long run "
-        f"({kinds['constraints']}), in [[algorithm.constraints]]."
-    )
-    say(
+        f"({kinds['constraints']}), in [[algorithm.constraints]].",
         f"average: every method can predict with an average of its models ({', '.join(AVERAGES)}), by "
-        'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.'
-    )
-    say(
+        'average = "tail" or a table [algorithm.average]; help(tacit.algorithms.averaged) explains it.',
         f"robust: methods that share can combine by a rule that liars do not lead astray ({', '.join(RULES)}), by "
-        'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.'
-    )
-    say(
+        'robust = {rule = "clipped", liars = 1}; help(tacit.algorithms.robust) explains it.',
         f"compress: models of methods that share or push can travel in fewer bytes ({', '.join(COMPRESSORS)}), by "
-        'compress = "int8" or a table [algorithm.compress]; help(tacit.algorithms.compressed) explains it.'
+        'compress = "int8" or a table [algorithm.compress]; help(tacit.algorithms.compressed) explains it.',
+        "help(tacit.algorithms.NAME) in Python explains a method and all its parameters.",
     )
-    say("help(tacit.algorithms.NAME) in Python explains a method and all its parameters.")
+    for note in notes:
+        say(note)
 
 
 def _facts(entry: Entry) -> dict[str, Any]:

@@ -273,7 +273,10 @@ def _print(found: Sequence[dict[str, Any]]) -> None:
 
 def _row(facts: dict[str, Any]) -> list[str]:
     claim, power = facts["claim"], facts["power"]
-    claimed = "none" if claim is None else f"{claim:.4g}" if isinstance(claim, float) else _claimed(claim)
+    if isinstance(claim, dict):
+        claimed = f"{claim['epsilon']:.4g} (delta {claim['delta']:g})"
+    else:
+        claimed = "none" if claim is None else f"{claim:.4g}"
     return [
         facts["algorithm"],
         facts["mechanism"],
@@ -283,7 +286,3 @@ def _row(facts: dict[str, Any]) -> list[str]:
         facts["problem"] or "",
         facts["verdict"],
     ]
-
-
-def _claimed(claim: dict[str, Any]) -> str:
-    return f"{claim['epsilon']:.4g} (delta {claim['delta']:g})"

@@ -77,15 +77,12 @@ def _print_loss(loss: NetworkLoss, distance: Floats, delta: float) -> None:
     for hops in np.unique(distance[~np.eye(len(distance), dtype=bool)]):
         at = distance == hops
         figures = [f"{of(epsilon[at]):.4g}" for of in (np.min, np.mean, np.max)]
-        rows.append([_hops(hops), f"{int(at.sum()):,}", *figures, f"{rho[at].max():.4g}"])
+        far = f"{hops:.0f}" if np.isfinite(hops) else "never reached"
+        rows.append([far, f"{int(at.sum()):,}", *figures, f"{rho[at].max():.4g}"])
     everything = [f"{loss.strong_epsilon(delta):.4g}", f"{float((loss.strong**2 / 2).max()):.4g}"]
     rows.append(["sees everything", f"{len(distance):,}", "", "", *everything])
     titles = ["observer's distance", "pairs", "least epsilon", "mean epsilon", "largest epsilon", "largest rho"]
     print_table(titles, rows)
-
-
-def _hops(distance: float) -> str:
-    return f"{distance:.0f}" if np.isfinite(distance) else "never reached"
 
 
 def _write(out: Path, name: str, label: str, loss: NetworkLoss, distance: Floats, delta: float) -> None:

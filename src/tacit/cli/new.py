@@ -37,7 +37,8 @@ def experiment(
     owner: Owner = None,
 ) -> None:
     """Write NAME.toml, which `tacit run` runs; without a table of your own also a made-up one."""
-    _run_next(_experiment(_toml(name), data, label, owner))
+    file = _experiment(_toml(name), data, label, owner)
+    say(f"next: {shlex.join(['tacit', 'run', str(file)])}")
 
 
 @app.command(epilog="Example: tacit new algorithm my_method")
@@ -88,11 +89,18 @@ def federation(
     folder = Path(name)
     refuse_existing(folder)
     samples, rows = _members(data, label, owner)
-    links = peers.ring(list(rows), peers.free_ports(len(rows)))
-    files = {folder / "job.toml": peers.job_text(folder.name, list(rows), samples, BATCH)}
+    ports = peers.free_ports(2 * len(rows))
+    links = peers.ring(list(rows), ports[: len(rows)])
+    doors = {member: f"127.0.0.1:{port}" for member, port in zip(rows, ports[len(rows) :], strict=True)}
+    files = {
+        folder / "job.toml": peers.job_text(folder.name, list(rows), samples, BATCH),
+        folder / "fleet.toml": peers.fleet_text(folder.name, doors),
+    }
     for member, content in rows.items():
         stream = stream_text("csv", samples.label, samples.columns, "rows.csv")
-        settings = peers.peer_text(member, "../job.toml", {"peers": links[member]}, stream, ROUNDS)
+        settings = peers.peer_text(
+            member, "../job.toml", {"peers": links[member]}, stream, ROUNDS, status=doors[member]
+        )
         files |= {folder / member / "peer.toml": settings, folder / member / "rows.csv": content}
     folder.mkdir(parents=True)  # from here on it is ours alone
     try:
@@ -108,6 +116,7 @@ def federation(
     say(f"next: {folder}/start.sh runs all of them here, for {ROUNDS} rounds")
     first = folder / next(iter(rows))
     say(f"then: tacit ledger show {first}/state/store.db, and tacit peer model {first}/peer.toml")
+    say(f"to watch them in a browser, and start and stop them there: tacit board --peers {folder}/fleet.toml")
     say(
         f"they may be over in a second: without `last` in the members' peer.toml they run on until "
         f"tacit peer stop {first}/peer.toml, and tacit peer status {first}/peer.toml has time to look"
@@ -167,10 +176,6 @@ def _experiment(file: Path, data: Path | None, label: str | None, owner: str | N
         raise
     say(f"written: {file}")
     return file
-
-
-def _run_next(file: Path) -> None:
-    say(f"next: {shlex.join(['tacit', 'run', str(file)])}")
 
 
 def _toml(name: str) -> Path:

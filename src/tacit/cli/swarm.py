@@ -7,7 +7,7 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +17,13 @@ from tacit.cli.common import check_directory, counted, print_table, reported, sa
 from tacit.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.deploy.comparison import Outcome
+    from tacit.deploy.comparison import Figures, Outcome
     from tacit.experiments import Problem
 
 FIGURES = "swarm.json"
 """Written last: a directory without it holds a swarm that was not finished."""
+LOOKS = 1.0
+"""Seconds from one look at the models to the next, at least."""
 
 app = typer.Typer(help="Run an experiment's whole graph as real peers on this machine.")
 
@@ -113,7 +115,7 @@ def _announce(problem: Problem, booked: bool) -> None:
 
 
 @contextlib.contextmanager
-def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callable[[int], object]]:
+def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callable[[int, Figures], object]]:
     """Give what hears of the rounds of one algorithm, and writes them to a live file for the board.
 
     Args:
@@ -122,9 +124,11 @@ def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callab
       index: Number of the algorithm.
     """
     if out is None:
-        yield lambda done: None
+        yield lambda done, figures: None
         return
-    from tacit.results.live.log import LiveLog
+    import numpy as np
+
+    from tacit.results.live.log import LiveLog, block
 
     settings, algorithm = problem.config.run, problem.algorithms[index]
     facts = {
@@ -138,15 +142,23 @@ def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callab
         log.begin(
             problem.config.labels[index], "swarm", facts, problem.config.settings(only=index), settings.name or ""
         )
-        begun, last = time.monotonic(), [-1]
+        begun, last, looked = 0.0, 0, -math.inf
+        known: Mapping[str, float] = {}
 
-        def told(done: int) -> None:
-            if done > last[0]:
-                last[0] = done
-                log.rows(done, [], {}, done / max(1e-3, time.monotonic() - begun))
+        def told(done: int, figures: Figures) -> None:
+            nonlocal begun, last, looked, known
+            if done <= last:
+                return
+            curves, now = [], time.monotonic()
+            begun = begun or now  # of the first round, in which all compile
+            if done > 1 and now - looked >= LOOKS:  # the loss in a round is that of the models before it
+                known, looked = figures(), now
+                curves = [block(np.array([done]), {name: np.array([[value]]) for name, value in known.items()})]
+            log.rows(done, curves, known, (done - 1) / (now - begun) if now > begun else None)
+            last = done
 
         yield told
-        log.end("done", last[0])
+        log.end("done", last)
 
 
 @contextlib.contextmanager

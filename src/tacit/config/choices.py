@@ -188,7 +188,7 @@ def parameters(function: Callable[..., Any], hidden: frozenset[str] = frozenset(
     """Return the parameters of a function that a configuration can set, by their key there."""
     hints = types_of(function)
     return {
-        _key(name): parameter
+        {"n": "agents"}.get(name, name): parameter  # the texts' n says nothing to the reader of a file
         for name, parameter in inspect.signature(function).parameters.items()
         if name not in hidden and hints.get(name) not in NOT_CONFIGURED
     }
@@ -227,11 +227,6 @@ def _model(
         fields[key] = (settable, default)
         own[key] = parameter.name
     return create_model(function.__name__, __base__=common, **fields), own
-
-
-def _key(parameter: str) -> str:
-    """Graph generators call the number of agents n, as the texts do; a configuration says what it means."""
-    return {"n": "agents"}.get(parameter, parameter)
 
 
 def _settable(hint: Any) -> Any:

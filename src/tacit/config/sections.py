@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tacit.config.wording import in_toml
 from tacit.core import limits
 from tacit.core.errors import ConfigError, TacitError, nearest
 
@@ -111,7 +110,7 @@ def in_words_of_a_file() -> Iterator[None]:
     try:
         yield
     except TacitError as error:
-        raise type(error)(in_toml(str(error))) from error
+        raise type(error)(_in_toml(error)) from error
 
 
 @contextmanager
@@ -120,7 +119,13 @@ def located(place: Place) -> Iterator[None]:
     try:
         yield
     except TacitError as error:
-        raise type(error)(f"{place}: {in_toml(str(error))}") from error
+        raise type(error)(f"{place}: {_in_toml(error)}") from error
+
+
+def _in_toml(error: TacitError) -> str:
+    from tacit.config.wording import in_toml  # a peer without faults has no use for it
+
+    return in_toml(str(error))
 
 
 def check(model: type[Model], data: Mapping[str, Any], place: Place, also: tuple[str, ...] = ()) -> Model:

@@ -2,5 +2,6 @@
 
 - `contract`: `Algorithm`, `Phase`, `Objective`; it re-exports `messages` (views, outboxes, inboxes) and `mechanism`.
 - `inbox`: an inbox whose entries are stacked arrays.
-- `errors`, `limits`, `text`: every error that is raised on purpose, limits on memory and rounds, text fit to be shown.
+- `errors`, `limits`, `checks`, `text`: every error that is raised on purpose, limits on memory and rounds, checks of
+  settings, text fit to be shown.
 """

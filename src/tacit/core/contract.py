@@ -234,7 +234,8 @@ class Membership(NamedTuple):
     Args:
       vacant: First state -> that of an agent which joins: it holds nothing, and adds nothing to what the others hold.
       settled: State -> whether it holds enough to learn from its own data; until then it only passes on.
-      ample: State -> whether it holds enough to share; until then it keeps all it has while links to it come and go.
+      ample: State -> whether it holds enough to share; until then it keeps all it has while links to it come and go,
+        and does not begin to learn after it has joined.
     """
 
     vacant: Callable[[State], State]

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import proportion, whole_number
 from tacit.core.contract import Array
 from tacit.core.errors import ConfigError
 
@@ -65,10 +66,8 @@ def median(liars: int = 1) -> Rule:
 
 def geometric_median(liars: int = 1, iterations: int = 16, smoothing: float = 1e-6) -> Rule:
     """Return the rule of the point nearest to all rows; distances below `smoothing` count as that."""
-    if not isinstance(iterations, int) or not 1 <= iterations <= 1000:
-        raise ConfigError(f"iterations = {iterations!r}: expected a whole number from 1 to 1000; 16 are enough")
-    if not 0 < smoothing < 1:
-        raise ConfigError(f"smoothing = {smoothing!r}: expected a distance above 0 and below 1, e.g. 1e-6")
+    whole_number("iterations", iterations, "16 are enough", most=1000)
+    proportion("smoothing", smoothing, "a distance, e.g. 1e-6")
 
     def combine(rows: Rows) -> Array:
         def nearer(_: Array, at: Array) -> Array:
@@ -119,9 +118,7 @@ def usual_distance(length: Array, others: Array) -> Array:
 
 
 def _checked(liars: int) -> int:
-    if isinstance(liars, bool) or not isinstance(liars, int) or not 0 <= liars <= 10_000:
-        raise ConfigError(f"liars = {liars!r}: expected how many of an agent's neighbours may lie, from 0 on")
-    return liars
+    return whole_number("liars", liars, "how many of an agent's neighbours may lie", least=0, most=10_000)
 
 
 def _ranks(rows: Rows) -> Array:

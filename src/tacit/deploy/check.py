@@ -22,7 +22,7 @@ from tacit.deploy.readiness import readiness
 from tacit.graphs import Graph, Topology
 from tacit.peer.identity.identity import Identity, IdentityFiles, expiry_warning, identity_files, load_identity
 from tacit.peer.identity.pem_files import load_certificates
-from tacit.peer.identity.revocation import load_list, own_revocation
+from tacit.peer.identity.revocation import load_list
 from tacit.privacy.noise import hides
 
 LOOKED_AT = 1000
@@ -106,7 +106,7 @@ def _revocations(name: str, identity: Identity, files: IdentityFiles) -> Iterato
     listed = load_list(files.revoked, load_certificates(files.ca))
     if listed is None:
         return
-    taken_back = own_revocation(replace(identity, revoked=listed))
+    taken_back = replace(identity, revoked=listed).revocation
     if taken_back is not None:
         raise ConfigError(taken_back)
     yield f"{name}: revocation list {listed.number} names {', '.join(listed.names)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,9 @@ from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import joined
 from tacit.streams import Stream
+
+Figures = Callable[[], Mapping[str, float]]
+"""Gives the loss in a round that all have finished, and how far apart their models are after it."""
 
 
 class Outcome(NamedTuple):
@@ -73,21 +76,30 @@ def compare(
     *,
     privacy: Privacy | None = None,
     limit: float = 300.0,
-    told: Callable[[int], object] = lambda done: None,
+    told: Callable[[int, Figures], object] = lambda done, figures: None,
 ) -> Outcome:
     """Run algorithm number `index` as processes for at most `limit` seconds, and hold it against the simulator.
 
-    `told` hears now and then how many rounds all processes have finished.
+    `told` hears now and then how many rounds all processes have finished, and can ask for their figures.
     """
     (algorithm, stream), settings = _with_lies(problem, index), problem.config.run
     if not algorithm.privacy.private:
         privacy = None  # without a mechanism there is no noise to draw
-    begun = time.monotonic()
-    with Swarm(problem, index, directory, privacy=privacy, told=told) as swarm:
+    begun, loss = time.monotonic(), _loss(problem)
+    learners = speakers(algorithm, runtime.prepared_topology(algorithm, problem.graph(settings.seed)))
+
+    def models_after(rounds: Sequence[int] | None = None) -> Params:
+        return jax.tree.map(lambda leaf: leaf[:, learners], swarm.models(rounds))
+
+    def figures(done: int) -> dict[str, float]:
+        before, now = (jax.tree.map(lambda leaf, k=k: leaf[k], models_after([done - 1, done])) for k in (0, 1))
+        return {"loss": loss(before, done), "consensus": _apart(now)}
+
+    swarm = Swarm(problem, index, directory, privacy=privacy, told=lambda done: told(done, lambda: figures(done)))
+    with swarm:
         swarm.wait(limit)
     seconds = time.monotonic() - begun
-    topology = runtime.prepared_topology(algorithm, problem.graph(settings.seed))
-    models = jax.tree.map(lambda leaf: leaf[:, speakers(algorithm, topology)], swarm.models())
+    models = models_after()
     finished = {name: member.finished or {} for name, member in swarm.members.items()}
     first, last = (max(report[key] or 0.0 for report in finished.values()) for key in ("first", "last"))
     simulated, expected = rounds_of(problem, index)
@@ -173,16 +185,28 @@ def largest_difference(one: Params, other: Params) -> np.ndarray:
     return largest
 
 
-def _last_loss(problem: Problem, models: Params) -> float:
-    """Return the mean loss at the models of the round before, over the last tenth of the rounds; of one round: NaN.
-
-    It is that of the honest agents.
-    """
-    rounds, seed, dtype = problem.config.run.rounds, problem.config.run.seed, problem.config.run.dtype
+def _loss(problem: Problem) -> Callable[[Params, int], float]:
+    """Return the function from models and a round to the mean loss of the honest agents on its batches."""
+    seed, dtype = problem.config.run.seed, problem.config.run.dtype
     stream, liars = problem.stream(seed), list(problem.liars_of(seed))
     batch, loss = _batches(stream, dtype), jax.jit(jax.vmap(problem.objective.loss))
+
+    def judged(models: Params, t: int) -> float:
+        with jax.enable_x64(dtype == "float64"):
+            return float(np.delete(np.asarray(loss(models, batch(t)), np.float64), liars).mean())
+
+    return judged
+
+
+def _last_loss(problem: Problem, models: Params) -> float:
+    """Return the mean loss at the models of the round before, over the last tenth of the rounds; of one round: NaN."""
+    rounds, loss = problem.config.run.rounds, _loss(problem)
     judged = range(max(2, rounds - max(1, rounds // 10) + 1), rounds + 1)
-    with jax.enable_x64(dtype == "float64"):
-        losses = [np.asarray(loss(jax.tree.map(lambda leaf, t=t: leaf[t - 2], models), batch(t))) for t in judged]
-    losses = [np.delete(each, liars) for each in losses]
-    return float(np.mean(losses, dtype=np.float64)) if losses else float("nan")
+    losses = [loss(jax.tree.map(lambda leaf, t=t: leaf[t - 2], models), t) for t in judged]
+    return float(np.mean(losses)) if losses else float("nan")
+
+
+def _apart(models: Params) -> float:
+    """Return the mean squared distance of models from their mean."""
+    leaves = [np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in jax.tree.leaves(models)]
+    return float(sum(np.square(leaf - leaf.mean(axis=0)).sum(axis=1).mean() for leaf in leaves))

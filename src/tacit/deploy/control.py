@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from tacit.config.peer import PeerSettings, validate_address
 from tacit.config.sections import Place, located
 from tacit.core.errors import DataError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
+from tacit.peer.identity.pem_files import replace_file
 from tacit.peer.node.service import PeerService
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ async def obeyed(
 
 def write_control(path: Path, **said: Any) -> None:
     """Tell commands on this host how to reach a running peer; only its user may read it."""
-    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(json.dumps({"pid": os.getpid(), **said}) + "\n")
-    Path(draft).replace(path)
+    replace_file(path, (json.dumps({"pid": os.getpid(), **said}) + "\n").encode(), 0o600)
 
 
 async def status_door(

@@ -234,9 +234,11 @@ def main() -> int:
     """Run the member whose directory is the first argument; the others are files that register algorithms."""
     from tacit.config.own_code import import_file
     from tacit.core.errors import TacitError
+    from tacit.peer.node.steps import compute_at_once
     from tacit.privacy.ledger.open_files import raise_limit
 
     raise_limit()
+    compute_at_once()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets Ctrl-C too, and says when to stop
     try:
         for file in sys.argv[2:]:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -224,12 +224,13 @@ class Swarm:
                 self._reap(member)
         return {member.name: member.exit_codes[-1] for member in started}
 
-    def models(self) -> Params:
-        """Return the recorded models, leading axes (rounds, agents)."""
-        rounds, algorithm = self.problem.config.run.rounds, self.problem.algorithms[self.algorithm]
-        files = [[self._written(name, t) for name in self._predictors] for t in range(1, rounds + 1)]
+    def models(self, rounds: Sequence[int] | None = None) -> Params:
+        """Return the models that were recorded after some rounds, or after all; leading axes (rounds, agents)."""
+        algorithm = self.problem.algorithms[self.algorithm]
+        rounds = range(1, self.problem.config.run.rounds + 1) if rounds is None else rounds
+        files = [[self._written(name, t) for name in self._predictors] for t in rounds]
         leaves = zip(*(_arrays(file) for row in files for file in row), strict=True)
-        stacked = [np.stack(leaf).reshape(rounds, len(self._predictors), *leaf[0].shape) for leaf in leaves]
+        stacked = [np.stack(leaf).reshape(len(rounds), len(self._predictors), *leaf[0].shape) for leaf in leaves]
         stream = self.problem.stream(self.problem.config.run.seed)
         structure = jax.tree.structure(algorithm.objective.initial(stream.batch_spec()))
         found: Params = jax.tree.unflatten(structure, stacked)

@@ -12,7 +12,8 @@ it would have cost them. For owners that do not hand out rows there are peers (d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +21,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from tacit.core.contract import Mechanism, Objective
 from tacit.core.errors import ConfigError
-from tacit.graphs import Graph, Topology
 from tacit.interop.objectives import probabilities, task_of
 from tacit.interop.owners import checked_owners, owners_of
 from tacit.interop.peer_estimator import PeerEstimator
@@ -43,6 +42,7 @@ def _class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(same.argmax(axis=1))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
     """A classifier that the owners of the rows learn together, each with its own model.
 
@@ -80,43 +80,9 @@ class PeerClassifier(ClassifierMixin, PeerEstimator):  # type: ignore[misc]
       ['hot', 'cold']
     """
 
-    classes_: NDArray[Any]
+    class_weight: Mapping[Any, float] | str | None = None
+    classes_: NDArray[Any] = field(init=False)
     """All classes, in their order."""
-
-    def __init__(
-        self,
-        algorithm: str = "online_push_sum",
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        objective: str | Objective | None = None,
-        graph: Graph | Topology | str | Mapping[str, Any] | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        mechanism: Mechanism | None = None,
-        passes: int | None = None,
-        standardise: bool = True,
-        bounds: Any = None,
-        label_bounds: tuple[float, float] | None = None,
-        public: Sequence[str] = (),
-        random_state: int = 0,
-        class_weight: Mapping[Any, float] | str | None = None,
-    ) -> None:
-        super().__init__(
-            algorithm,
-            parameters=parameters,
-            objective=objective,
-            graph=graph,
-            epsilon=epsilon,
-            delta=delta,
-            mechanism=mechanism,
-            passes=passes,
-            standardise=standardise,
-            bounds=bounds,
-            label_bounds=label_bounds,
-            public=public,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, owner: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from rows of several owners, each of which has at least one.

@@ -8,7 +8,7 @@ from tacit.core.contract import Objective
 from tacit.core.errors import ConfigError
 from tacit.objectives import OBJECTIVES
 from tacit.objectives.probabilities import probabilities
-from tacit.streams.validate import Task
+from tacit.streams.batch import Task
 
 __all__ = ["USUAL", "probabilities", "resolved"]
 

@@ -26,7 +26,7 @@ from tacit.interop.compiled_agent import CompiledAgent
 from tacit.interop.feature_columns import LARGEST, finite_label
 from tacit.interop.objectives import probabilities, task_of
 from tacit.interop.online_learner import OnlineLearner
-from tacit.streams.validate import Task
+from tacit.streams.batch import Task
 
 
 class OnlineClassifier(OnlineLearner):

@@ -25,7 +25,7 @@ from tacit.interop.feature_columns import FeatureColumns
 from tacit.interop.objectives import resolved
 from tacit.interop.solo import SoloAgent
 from tacit.privacy.spending import RunPrivacy
-from tacit.streams.validate import Task
+from tacit.streams.batch import Task
 
 
 class OnlineLearner(ABC):

@@ -12,8 +12,8 @@ from tacit import streams
 from tacit.core.contract import Tree
 from tacit.interop.weights import FitError, WeightedBatch
 from tacit.streams import Stream
+from tacit.streams.batch import Task
 from tacit.streams.learnt import Learnt
-from tacit.streams.validate import Task
 
 __all__ = ["FitError", "Owners", "checked_owners", "in_passes", "owners_of", "without_owners"]
 

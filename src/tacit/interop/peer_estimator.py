@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from tacit import privacy
 from tacit.algorithms import averaged, find
 from tacit.config.experiment import choose_graph
 from tacit.config.sections import Place
+from tacit.core.checks import whole_number
 from tacit.core.contract import Algorithm, Mechanism, Objective, Params, unprotected
 from tacit.core.errors import ConfigError, PrivacyError
 from tacit.experiments.build import graph_maker
@@ -37,46 +38,31 @@ from tacit.privacy.planning import Plan, plan
 from tacit.privacy.spending import RunPrivacy
 from tacit.results import Comparison, RegretCurve, Run
 from tacit.simulator import simulate
+from tacit.streams.batch import Task
 from tacit.streams.learnt import Learnt, declared
-from tacit.streams.validate import Task, check_count
 
 OUT_DEGREE = 4
 """Of the graph that owners get where none is given."""
 
 
+@dataclass(eq=False, repr=False)
 class PeerEstimator(BaseEstimator):  # type: ignore[misc]
     """Common part of both estimators."""
 
-    def __init__(
-        self,
-        algorithm: str = "online_push_sum",
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        objective: str | Objective | None = None,
-        graph: Graph | Topology | str | Mapping[str, Any] | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        mechanism: Mechanism | None = None,
-        passes: int | None = None,
-        standardise: bool = True,
-        bounds: Any = None,
-        label_bounds: tuple[float, float] | None = None,
-        public: Sequence[str] = (),
-        random_state: int = 0,
-    ) -> None:
-        self.algorithm = algorithm
-        self.parameters = parameters
-        self.objective = objective
-        self.graph = graph
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.passes = passes
-        self.standardise = standardise
-        self.bounds = bounds
-        self.label_bounds = label_bounds
-        self.public = public
-        self.random_state = random_state
+    algorithm: str = "online_push_sum"
+    _: KW_ONLY
+    parameters: Mapping[str, Any] | None = None
+    objective: str | Objective | None = None
+    graph: Graph | Topology | str | Mapping[str, Any] | None = None
+    epsilon: float | None = None
+    delta: float = 1e-6
+    mechanism: Mechanism | None = None
+    passes: int | None = None
+    standardise: bool = True
+    bounds: Any = None
+    label_bounds: tuple[float, float] | None = None
+    public: Sequence[str] = ()
+    random_state: int = 0
 
     @property
     def regret_(self) -> RegretCurve:
@@ -132,7 +118,7 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
             passes = self.plan_.passes
         elif passes is None:
             passes = 1 if self._noisy else 5
-        check_count("passes", passes)
+        whole_number("passes", passes)
         self._learnt, self._begun, self._calls = learnt, (self.algorithm, self._noise_given), 0
         self._run(x, y, owner_of_row, passes, weight)
         self.privacy_: RunPrivacy = self._spent(self.run_.privacy)
@@ -272,9 +258,6 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
     def _objective(self) -> Objective:
         return resolved(self.objective, self.task_, self.outputs_)
 
-    def _loss(self) -> Objective:
-        return weighted(self._objective()) if self._weighted else self._objective()
-
     def _method(self, columns: int, rounds: int) -> tuple[Callable[[Mechanism], Algorithm], Mechanism]:
         """Return the method as a function of its noise, and the noise."""
         constructor = find(self.algorithm).constructor
@@ -284,11 +267,13 @@ class PeerEstimator(BaseEstimator):  # type: ignore[misc]
         # Standardised columns and the one of ones have a mean squared norm of `columns`, which bounds a stable step.
         step = self.plan_.step if self.plan_ else (0.5 if self.task_ == "regression" else 2.0) / columns
 
+        objective = weighted(self._objective()) if self._weighted else self._objective()
+
         def made(mechanism: Mechanism) -> Algorithm:
             noise = {} if mechanism is unprotected else {"mechanism": mechanism}
             rate = {} if own_step else {"step": step}
             try:
-                algorithm: Algorithm = constructor(self._loss(), **{**rate, **noise, **settings})
+                algorithm: Algorithm = constructor(objective, **{**rate, **noise, **settings})
             except TypeError as error:
                 raise ConfigError(f"algorithm {self.algorithm!r} with {sorted(settings)}: {error}") from error
             return averaged(algorithm, "tail", share=self.plan_.tail) if self.plan_ else algorithm

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from tacit.core.checks import positive
 from tacit.core.contract import Batch, Objective, Params
 from tacit.core.errors import ConfigError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
@@ -129,8 +130,7 @@ def best_fixed_prefixes(
 
 
 def _solve(objective: Objective, data: Data, rounds: int, *, start: Params, tolerance: float) -> Comparator:
-    if not (math.isfinite(tolerance) and tolerance > 0):
-        raise ConfigError(f"tolerance = {tolerance!r}: expected a finite number > 0; 1e-9 is the default")
+    positive("tolerance", tolerance, "1e-9 is the default")
     bound = _Bound(certified_regulariser(objective))
     vectors = Vectors.of(start)
     if objective.smoothed is None:

@@ -14,7 +14,6 @@ sqrt(2 gap / l2) is at most 1e-5, as far as rounding lets them, and the path len
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -23,8 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.core.checks import positive
 from tacit.core.contract import Array, Batch, Objective, Params, Tree
-from tacit.core.errors import ConfigError, DataError
+from tacit.core.errors import DataError
 from tacit.metrics.blocks import Chunks, Loss, Vector, Vectors, as_double
 from tacit.metrics.comparator import ASSUMED_CURVATURE, shown_gap, smoothing_levels
 from tacit.metrics.lower_bound import LowerBound
@@ -110,8 +110,7 @@ def dynamic_comparator(
       >>> tacit.metrics.dynamic_comparator(objective, lambda: data, stream.batch_spec(), within=None).converged
       True
     """
-    if not (math.isfinite(tolerance) and tolerance > 0):
-        raise ConfigError(f"tolerance = {tolerance!r}: expected a finite number > 0; 1e-7 is the default")
+    positive("tolerance", tolerance, "1e-7 is the default")
     known = certified_regulariser(objective)
     losses, wanted = [objective.loss], tolerance
     if objective.smoothed is not None:

@@ -20,6 +20,7 @@ from typing import NamedTuple, NoReturn
 import jax
 import numpy as np
 
+from tacit.core.checks import positive, whole_number
 from tacit.core.contract import Batch, Objective, Params
 from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.blocks import Chunks, Data, Loss, Vector, Vectors
@@ -187,10 +188,9 @@ class _Solver:
         tolerance: float,
         rounds: int,
     ) -> None:
-        if not (math.isfinite(tolerance) and tolerance > 0):
-            raise ConfigError(f"tolerance = {tolerance!r}: expected a finite number > 0; 1e-7 is the default")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise ConfigError(f"window = {window!r}: expected a whole number of rounds >= 1, or None for no limits")
+        positive("tolerance", tolerance, "1e-7 is the default")
+        if window is not None:
+            whole_number("window", window, "rounds, or None for no limits")
         if window is not None and not constraints:
             raise ConfigError(f"window = {window} without constraints: expected at least one; leave the window out")
         if window is not None and window > data.rounds:

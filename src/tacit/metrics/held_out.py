@@ -25,7 +25,8 @@ from tacit.core.errors import ConfigError, DataError
 from tacit.metrics.scores import Numbers, classification_scores, regression_scores, score_names
 from tacit.objectives.probabilities import has_probabilities, probabilities
 from tacit.streams import Stream
-from tacit.streams.validate import Task, check_features, check_labels
+from tacit.streams.batch import Task
+from tacit.streams.validate import check_features, check_labels
 
 Whose = Literal["own", "each", "mean"]
 WORDS: Mapping[Whose, str] = {

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import ConfigError, DataError
+from tacit.core.checks import proportion
+from tacit.core.errors import DataError
 
 
 class Interval(NamedTuple):
@@ -76,8 +77,7 @@ def mean_band(curves: ArrayLike, confidence: float = 0.95) -> Band:
     numbers = np.asarray(curves, np.float64)
     if numbers.ndim != 2 or numbers.shape[0] == 0:
         raise DataError(f"curves of shape {numbers.shape}: expected (repeats, points), at least one repeat; stack them")
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence = {confidence!r}: expected a number between 0 and 1; 0.95 is usual")
+    proportion("confidence", confidence, "0.95 is usual")
     n = numbers.shape[0]
     mean = numbers.mean(axis=0)
     if n == 1:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.extras import require
-from tacit.streams.validate import Task
+from tacit.streams.batch import Task
 
 Numbers = NDArray[np.float64]
 OF_CLASSES = ("accuracy", "balanced accuracy", "F1", "ROC AUC", "log loss", "calibration error")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.core.errors import ModelError
-from tacit.streams.validate import Task
+from tacit.streams.batch import Task
 
 FORMAT = 1
 Text = Annotated[str, Field(max_length=100_000)]

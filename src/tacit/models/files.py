@@ -106,14 +106,9 @@ def _in_directory(folder: Path) -> Path:
         return folder / MODEL
     inside = sorted(each.parent.name for each in folder.glob(f"*/{MODEL}"))
     if inside:
-        raise ModelError(
-            f"{folder} holds the models of several runs; name one: {', '.join(map(str, _under(folder, inside)))}"
-        )
+        several = ", ".join(str(folder / name) for name in inside[:8])
+        raise ModelError(f"{folder} holds the models of several runs; name one: {several}")
     raise ModelError(f"{folder}: there is no {MODEL} in it; name a model's file, or a directory that `tacit run` wrote")
-
-
-def _under(folder: Path, names: list[str]) -> list[Path]:
-    return [folder / name for name in names[:8]]
 
 
 def model_of(content: bytes, name: str, objective: Objective | None = None) -> Model:

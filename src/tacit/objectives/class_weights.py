@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.core.checks import positive
 from tacit.core.contract import Array
 from tacit.core.errors import ConfigError
 
@@ -93,8 +94,7 @@ def weights_in_order(class_weight: ClassWeight, names: Sequence[str]) -> tuple[f
         if len(found) != len(names):
             raise ConfigError(f"class_weight = {found}: expected {len(names)} numbers, of {', '.join(names)}")
     for name, weight in zip(names, found, strict=True):
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= LARGEST:
-            raise ConfigError(f"class_weight of {name!r} is {weight!r}: expected a number above 0, up to {LARGEST:g}")
+        positive(f"class_weight of {name!r}", weight, most=LARGEST)
     return tuple(float(weight) for weight in found)
 
 

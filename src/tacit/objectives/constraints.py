@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import SINGLE, bound, positive
 from tacit.core.contract import Array, Batch, Params
 from tacit.core.errors import ConfigError, ContractError
-from tacit.objectives.checks import bound, positive
 from tacit.objectives.losses import MeanLoss, linear
 
 
@@ -65,7 +65,7 @@ def size_limit(limit: float) -> Constraint:
       >>> tacit.objectives.size_limit(3)
       Constraint(l1 norm at most 3)
     """
-    most = positive("limit", limit, "it is the largest l1 norm")
+    most = positive("limit", limit, "it is the largest l1 norm", most=SINGLE)
 
     def value(params: Params, batch: Batch) -> Array:
         return sum((jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(params)), start=jnp.asarray(-most))

@@ -15,9 +15,8 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import SINGLE, positive, whole_number
 from tacit.core.contract import Array, Batch, Objective, Params
-from tacit.core.errors import ConfigError
-from tacit.objectives.checks import positive
 from tacit.objectives.regularisers import Regulariser, huber
 
 SampleLoss = Callable[[Array, Array], Array]
@@ -215,11 +214,7 @@ def softmax(classes: int, l2: float = 0.0, l1: float = 0.0, class_weight: ClassW
       >>> tacit.objectives.softmax(classes=4).initial(batch).shape
       (4, 3)
     """
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ConfigError(
-            f"classes = {classes!r}: expected an integer >= 2; count the distinct labels, "
-            "and use logistic for labels -1/+1"
-        )
+    whole_number("classes", classes, "count the distinct labels, and use logistic for labels -1/+1", least=2)
 
     def initial(batch: Batch) -> Array:
         return jnp.zeros((classes, batch.x.shape[-1]), _floating(batch.x.dtype))
@@ -345,7 +340,7 @@ def _smoothing(
         return None
 
     def smoothed(mu: float) -> Loss:
-        share = positive("mu", mu, "it bounds how far the smoothed loss lies below the true one") / kinks
+        share = positive("mu", mu, "it bounds how far the smoothed loss lies below the true one", most=SINGLE) / kinks
         smooth = loss if smooth_loss is None else smooth_loss(share)
         return PenalisedLoss(smooth, regulariser.smoothed(share))
 

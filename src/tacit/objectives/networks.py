@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.core.checks import whole_number
 from tacit.core.contract import Array, Batch, Objective, Params
 from tacit.core.errors import ConfigError, DataError
 from tacit.objectives.losses import MeanLoss, PenalisedLoss, softmax_loss
@@ -57,8 +58,7 @@ class Network:
             raise ConfigError(f"channels = {pair!r}: expected two whole numbers, e.g. (32, 64)")
         sizes = (("classes", self.classes, 2), ("hidden", self.hidden, 1), ("side", self.side, 4))
         for name, value, least in (*sizes, ("channels", pair[0], 1), ("channels", pair[1], 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name} = {value!r}: expected a whole number of at least {least}")
+            whole_number(name, value, least=least)
         if self.side % POOL**2:
             raise ConfigError(
                 f"side = {self.side}: expected a multiple of {POOL**2}, since two poolings halve it; pad the images"

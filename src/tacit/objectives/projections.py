@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from tacit.core.checks import SINGLE, bound, positive
 from tacit.core.contract import Array, Params
 from tacit.core.errors import ConfigError
-from tacit.objectives.checks import bound, positive
 
 Projection = Callable[[Params], Params]
 """Parameters -> the nearest ones in the set."""
@@ -62,7 +62,8 @@ class Ball(ConvexSet):
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", positive("radius", self.radius, "leave the projection out for no bound"))
+        remedy = "leave the projection out for no bound"
+        object.__setattr__(self, "radius", positive("radius", self.radius, remedy, most=SINGLE))
 
     def __call__(self, params: Params) -> Params:
         """Return the nearest point of the ball."""
@@ -161,7 +162,7 @@ class Simplex(ConvexSet):
     total: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "total", positive("total", self.total, "1 gives the probability simplex"))
+        object.__setattr__(self, "total", positive("total", self.total, "1 gives the probability simplex", most=SINGLE))
 
     def __call__(self, params: Params) -> Params:
         """Return the nearest point of the simplex."""

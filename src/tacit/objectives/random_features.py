@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import SINGLE, positive, whole_number
 from tacit.core.contract import Array, Batch, Objective
-from tacit.core.errors import ConfigError
-from tacit.objectives.checks import positive
 from tacit.objectives.losses import MeanLoss, PenalisedLoss, linear, squared_loss
 from tacit.objectives.regularisers import Regulariser
 
@@ -50,10 +49,9 @@ class FourierFeatures:
 
     def __post_init__(self) -> None:
         for name, value, least in (("count", self.count, 1), ("seed", self.seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name} = {value!r}: expected a whole number of at least {least}")
+            whole_number(name, value, least=least)
         remedy = "it is the distance at which two inputs begin to differ; 1 suits standardised inputs"
-        object.__setattr__(self, "bandwidth", positive("bandwidth", self.bandwidth, remedy))
+        object.__setattr__(self, "bandwidth", positive("bandwidth", self.bandwidth, remedy, most=SINGLE))
 
     def __call__(self, x: Array | NDArray[np.floating]) -> Array:
         """Return the features (..., count) of inputs (..., inputs), in the precision of x."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import nonnegative
 from tacit.core.contract import Array, Params
-from tacit.objectives.checks import nonnegative
 
 
 @dataclass(frozen=True)

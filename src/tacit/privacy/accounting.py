@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tacit.core.checks import positive, proportion, whole_number
 from tacit.core.contract import Adjacency
 from tacit.core.errors import ConfigError, PrivacyError
-from tacit.core.versions import Versions
-from tacit.privacy.conversions import rho_within, tight
 from tacit.privacy.events import EVERYONE, Event, Loss, Series, Total, fresh, fresh_number
+from tacit.privacy.versions import Versions
 
 TOLERANCE = 1e-9
 """A budget is kept if it is exceeded by no more than this share of it, so that n charges of budget / n fit."""
@@ -257,10 +257,10 @@ class Budget:
                 "give epsilon alone, rho alone, or epsilon with delta"
             )
         for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"budget {name}={value!r}: expected a finite number above 0")
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise ConfigError(f"budget delta={self.delta!r}: expected a number between 0 and 1; leave it out for none")
+            if value is not None:
+                positive(f"budget {name}", value)
+        if self.delta is not None:
+            proportion("budget delta", self.delta, "leave it out for none")
         if not 0 <= self.reserve <= (self.delta or 0.0):
             raise ConfigError(f"budget reserve={self.reserve!r}: expected a part of delta (delta={self.delta!r})")
 
@@ -279,6 +279,8 @@ class Budget:
         assert self.epsilon is not None  # checked above
         if self.delta is None:
             return Loss(self.epsilon, math.inf, 0.0)
+        from tacit.privacy.conversions import rho_within
+
         return Loss(self.epsilon, rho_within(self.epsilon, self.delta - self.reserve), self.reserve)
 
     def refusal(self, loss: Loss) -> str | None:
@@ -368,10 +370,8 @@ def guarantee(loss: Loss, adjacency: Adjacency, delta: float = 1e-5, uses: int =
 
     References: Canonne, Kamath and Steinke (2020), Prop. 12.
     """
-    if not 0 < delta < 1:
-        raise ConfigError(f"delta {delta!r}: expected a number between 0 and 1, such as 1e-5")
-    if uses < 1:
-        raise ConfigError(f"uses {uses!r}: expected a whole number from 1 on")
+    proportion("delta", delta, "such as 1e-5")
+    whole_number("uses", uses)
     unit = NEIGHBOURS[adjacency][0]
     thing = {"record": "record", "component": "record", "dataset": "agent's data set"}[adjacency]
     times = f"each {thing} is released once" if uses == 1 else f"each {thing} is used in {uses:,} releases in sequence"
@@ -386,4 +386,6 @@ def guarantee(loss: Loss, adjacency: Adjacency, delta: float = 1e-5, uses: int =
     if total >= 1:
         return Guarantee(math.inf, 1.0, loss.zcdp, "the noise is bounded too closely", adjacency, unit)
     theorem = f"Gaussian mechanism, zCDP converted at the best order, {times}"
+    from tacit.privacy.conversions import tight
+
     return Guarantee(tight(loss.rho, delta), total, loss.zcdp, theorem, adjacency, unit)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.core.checks import positive, whole_number
 from tacit.core.contract import Correlation, Mechanism
 from tacit.core.correlation import coefficients
 from tacit.core.errors import ConfigError
 from tacit.privacy.conversions import rho_within
-from tacit.privacy.mechanisms import Norm, Perturbs, check_classic, gaussian, positive
+from tacit.privacy.mechanisms import Norm, Perturbs, check_classic, gaussian
 from tacit.privacy.strategies import Strategy, check_strategy, fitted, record_norm
 
 DELTA = 1e-6
@@ -72,8 +73,7 @@ def correlated(
       (2024); Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu (2023).
     """
     for name, value in (("rounds", rounds), *zip(("participation[0]", "participation[1]"), participation, strict=True)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} = {value!r}: expected a whole number from 1 on")
+        whole_number(name, value)
     if (rho is None) == (epsilon is None):
         raise ConfigError(f"rho = {rho!r} and epsilon = {epsilon!r}: give one of them, the loss of a record")
     if rho is None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
+from tacit.core.checks import nonnegative, one_of, whole_number
 from tacit.core.contract import Adjacency, Distribution
 from tacit.core.errors import ConfigError
 
@@ -211,17 +212,12 @@ class Event:
     series: Series | None = None
 
     def __post_init__(self) -> None:
-        if self.distribution is not None and self.distribution not in get_args(Distribution):
-            known = ", ".join(get_args(Distribution))
-            raise ConfigError(f"distribution {self.distribution!r}: expected one of {known}")
-        if self.adjacency not in get_args(Adjacency):
-            raise ConfigError(f"adjacency {self.adjacency!r}: expected one of {', '.join(get_args(Adjacency))}")
-        if not (math.isfinite(self.sensitivity) and self.sensitivity >= 0):
-            raise ConfigError(f"sensitivity {self.sensitivity!r}: expected a finite number from 0 on")
-        if not (math.isfinite(self.scale) and self.scale >= 0):
-            raise ConfigError(f"scale {self.scale!r}: expected a finite number from 0 on")
-        if self.coordinates < 1:
-            raise ConfigError(f"coordinates {self.coordinates!r}: expected a whole number from 1 on")
+        if self.distribution is not None:
+            one_of("distribution", self.distribution, get_args(Distribution))
+        one_of("adjacency", self.adjacency, get_args(Adjacency))
+        nonnegative("sensitivity", self.sensitivity)
+        nonnegative("scale", self.scale)
+        whole_number("coordinates", self.coordinates)
         if (self.distribution == "bounded_laplace") != (self.bound is not None):
             raise ConfigError(
                 f"bound {self.bound!r} with {self.distribution!r}: bounded_laplace needs one, no other has"

@@ -26,9 +26,10 @@ from typing import Literal
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.core.checks import positive
 from tacit.core.contract import Adjacency, Array, Clip, Extent, Mechanism, Requirement, Spread, View
 from tacit.core.errors import ConfigError
-from tacit.privacy.mechanisms import Norm, Perturbs, check_one_of, largest_change, positive
+from tacit.privacy.mechanisms import Norm, Perturbs, check_words, largest_change
 from tacit.privacy.noise.fixed_point import DEFAULT_STEPS
 from tacit.privacy.noise.mask_noise import check_size
 
@@ -215,7 +216,7 @@ def _of_size(
     spread: Spread,
 ) -> Mechanism:
     scale = positive("noise_std", noise_std, "a larger one means more noise") / math.sqrt(2)
-    check_one_of(norm=norm, perturbs=perturbs, adjacency=adjacency)
+    check_words(norm=norm, perturbs=perturbs, adjacency=adjacency)
     limit = None if clip is None else Clip(positive("clip", clip, "leave it out for none"), norm)
     in_norm: Literal["l1", "l2"] = "l1"
 

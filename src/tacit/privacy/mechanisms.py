@@ -24,6 +24,7 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import one_of, positive, proportion, whole_number
 from tacit.core.contract import Adjacency, Array, Clip, Distribution, Extent, Mechanism, Noise, Tree, View
 from tacit.core.errors import ConfigError
 
@@ -191,9 +192,7 @@ def _decaying(
     name: str, multiplier: float, decay: float, clip: float, norm: Norm, perturbs: Perturbs, adjacency: Adjacency
 ) -> Mechanism:
     """Return Gaussian noise of multiplier x sensitivity in the first round, whose variance shrinks by `decay`."""
-    ratio = positive("decay", decay, "1 keeps the variance as it is")
-    if ratio > 1:
-        raise ConfigError(f"decay = {decay!r}: expected a number from 0 to 1, by which the variance shrinks per round")
+    ratio = proportion("decay", decay, "by it the variance shrinks per round; 1 keeps it as it is", one=True)
     return _mechanism("gaussian", clip, norm, perturbs, adjacency, 1 / multiplier, name)._replace(decay=ratio)
 
 
@@ -230,8 +229,7 @@ def bounded_laplace(
     References: Dissertation, Alg. 3.
     """
     target = positive("epsilon", epsilon, "a larger one means less noise")
-    if not (isinstance(rounds, int) and rounds >= 2):
-        raise ConfigError(f"rounds = {rounds!r}: expected a whole number from 2 on, the T of b = (log T)^2 / epsilon")
+    whole_number("rounds", rounds, "the T of b = (log T)^2 / epsilon", least=2)
     width = math.log(rounds) ** 2
 
     def finish(noisy: Tree, noise: Noise) -> Tree:
@@ -256,7 +254,7 @@ def _mechanism(
     name: str | None = None,
 ) -> Mechanism:
     bound = positive("clip", clip, "without a clip no sensitivity holds")
-    check_one_of(norm=norm, perturbs=perturbs, adjacency=adjacency)
+    check_words(norm=norm, perturbs=perturbs, adjacency=adjacency)
     limit = Clip(bound, norm)
     target: Literal["l1", "l2"] = "l2" if distribution == "gaussian" else "l1"
 
@@ -288,22 +286,11 @@ def largest_change(clip: Clip, norm: Literal["l1", "l2"], adjacency: Adjacency, 
     return 2 * clip.bound * spread / records
 
 
-def check_one_of(*, norm: str, perturbs: str, adjacency: str) -> None:
+def check_words(*, norm: str, perturbs: str, adjacency: str) -> None:
     """Refuse a word that none of the settings knows."""
-    for what, value, known in (
-        ("norm", norm, get_args(Norm)),
-        ("perturbs", perturbs, get_args(Perturbs)),
-        ("adjacency", adjacency, get_args(Adjacency)),
-    ):
-        if value not in known:
-            raise ConfigError(f"{what} = {value!r}: expected one of {', '.join(known)}")
-
-
-def positive(name: str, value: float, remedy: str) -> float:
-    """Return a setting as a float; refuse one that is not a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ConfigError(f"{name} = {value!r}: expected a positive finite number; {remedy}")
-    return float(value)
+    one_of("norm", norm, get_args(Norm))
+    one_of("perturbs", perturbs, get_args(Perturbs))
+    one_of("adjacency", adjacency, get_args(Adjacency))
 
 
 def classic_multiplier(epsilon: float, delta: float) -> float:
@@ -319,7 +306,5 @@ def classic_multiplier(epsilon: float, delta: float) -> float:
 
 def check_classic(epsilon: float, delta: float) -> None:
     """Refuse an epsilon or a delta that means nothing."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf:
-        raise ConfigError(f"epsilon = {epsilon!r}: expected a positive finite number; a larger one means less noise")
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 < delta < 1:
-        raise ConfigError(f"delta = {delta!r}: expected a number between 0 and 1, such as 1e-5")
+    positive("epsilon", epsilon, "a larger one means less noise")
+    proportion("delta", delta, "such as 1e-5")

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core import limits
+from tacit.core.checks import proportion, whole_number
 from tacit.core.errors import ConfigError
 from tacit.privacy.conversions import tight
 
@@ -160,8 +161,7 @@ def averaging_network(weights: ArrayLike, rounds: int) -> LinearNetwork:
     matrix = np.asarray(weights, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
         raise ConfigError(f"weights of shape {matrix.shape}: expected a square matrix of finite numbers")
-    if rounds < 1:
-        raise ConfigError(f"rounds = {rounds}: expected a whole number from 1 on")
+    whole_number("rounds", rounds)
     limits.refuse_beyond(rounds * 4 * matrix.nbytes, f"a network of {len(matrix):,} agents over {rounds:,} rounds")
     same, mixed = (np.repeat(each[None], rounds, axis=0) for each in (np.eye(len(matrix)), matrix))
     heard = (matrix != 0) & ~np.eye(len(matrix), dtype=bool)
@@ -308,6 +308,5 @@ def _refuse_large(network: LinearNetwork) -> None:
 
 
 def _epsilon(mu: Floats, delta: float) -> Floats:
-    if not 0 < delta < 1:
-        raise ConfigError(f"delta = {delta!r}: expected a number above 0 and below 1")
+    proportion("delta", delta)
     return np.array([tight(m * m / 2, delta) if np.isfinite(m) else m for m in mu.ravel()]).reshape(mu.shape)

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.checks import one_of
 from tacit.core.correlation import coefficients
 from tacit.core.errors import ConfigError
 
@@ -192,6 +193,5 @@ def _best(
 
 def check_strategy(strategy: str) -> Strategy:
     """Return a strategy that is known."""
-    if strategy not in get_args(Strategy):
-        raise ConfigError(f"strategy = {strategy!r}: expected one of {', '.join(get_args(Strategy))}")
+    one_of("strategy", strategy, get_args(Strategy))
     return strategy  # type: ignore[return-value]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import metadata
@@ -302,7 +302,7 @@ def _evaluation(found: Evaluation) -> dict[str, Any]:
 
 def _regret(curve: RegretCurve) -> dict[str, Any]:
     def rows(values: NDArray[np.float64] | None) -> list[list[float | None]] | None:
-        return None if values is None else [_finite_list(row) for row in values.tolist()]
+        return None if values is None else [[_finite(value) for value in row] for row in values.tolist()]
 
     return {
         "rounds": curve.rounds.tolist(),
@@ -330,7 +330,3 @@ def _settings(run: Run) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _finite_list(values: Iterable[float]) -> list[float | None]:
-    return [_finite(value) for value in values]

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import whole_number
 from tacit.core.contract import Array, Batch, Objective, Params, Tree
-from tacit.core.errors import ConfigError
 from tacit.metrics import (
     Comparator,
     DynamicComparator,
@@ -102,8 +102,7 @@ class DynamicRegret:
 
 def prefixes(rounds: int, points: int) -> NDArray[np.int64]:
     """Return up to `points` log-spaced rounds, the last one final, the first about a hundredth of it."""
-    if isinstance(points, bool) or not isinstance(points, int) or points < 1:
-        raise ConfigError(f"points is {points!r}; expected a whole number from 1 on")
+    whole_number("points", points)
     if points == 1:
         return np.array([rounds])
     first = max(1.0, rounds / 100)
@@ -197,7 +196,8 @@ def _comparators(
         chunks = _reader(stream, at[-1])
         if within is None and window is None:
             return best_fixed_prefixes(objective, chunks, spec, at, solved=solved)
-        if window is None and within is not None and _size(objective, spec) > MOST_COORDINATES:
+        size = sum(np.size(leaf) for leaf in jax.tree.leaves(objective.initial(spec)))
+        if window is None and within is not None and size > MOST_COORDINATES:
             free = best_fixed_prefixes(objective, chunks, spec, at, solved=solved)
             if all(within.fault(each.params) is None for each in free):  # the best of all models is the set's best too
                 return free
@@ -206,10 +206,6 @@ def _comparators(
         )
 
     return _once(stream, (objective, tuple(at), within, limits, window), solve)
-
-
-def _size(objective: Objective, spec: Batch) -> int:
-    return sum(np.size(leaf) for leaf in jax.tree.leaves(objective.initial(spec)))
 
 
 def _dynamic_comparator(

@@ -29,8 +29,8 @@ from tacit.results.regret import (
     regret_curve,
 )
 from tacit.streams import Stream
+from tacit.streams.batch import Task
 from tacit.streams.stream import ReadCounts
-from tacit.streams.validate import Task
 
 if TYPE_CHECKING:
     from tacit.models import Model

@@ -223,14 +223,11 @@ def refuse_deep(path: Path, content: Any) -> None:
     """Refuse tables within tables that go too deep to be handled."""
     level = [content]
     for _ in range(DEEPEST):
-        level = [inner for item in level if isinstance(item, dict | list) for inner in _inside(item)]
+        tables = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list))
+        level = [inner for table in tables for inner in table]
         if not level:
             return
     raise ResultError(f"{path} has more than {DEEPEST} tables within each other; {AGAIN}")
-
-
-def _inside(item: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(item.values()) if isinstance(item, dict) else item
 
 
 def _checked_list(path: Path, files: Any) -> dict[str, str]:

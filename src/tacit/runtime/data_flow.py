@@ -146,8 +146,8 @@ def _foreign(closed: Any) -> str | None:
     if any(isinstance(value, jax.core.Tracer) for value in getattr(closed, "consts", ())):
         return "a value that another function left behind"
     for operation in getattr(closed, "jaxpr", closed).eqns:
-        parts = (part for value in operation.params.values() for part in (value if _several(value) else (value,)))
-        for part in parts:
+        values = operation.params.values()
+        for part in (part for value in values for part in (value if isinstance(value, tuple | list) else (value,))):
             inside = _foreign(part) if isinstance(part, program.ClosedJaxpr | program.Jaxpr) else None
             if inside is not None:
                 return inside
@@ -155,10 +155,6 @@ def _foreign(closed: Any) -> str | None:
         if operation.effects or not (primitive in _public_operations() or primitive.name in _ALSO_KNOWN):
             return f"the operation {primitive.name!r}"
     return None
-
-
-def _several(value: Any) -> bool:
-    return isinstance(value, tuple | list)
 
 
 @cache

@@ -28,6 +28,8 @@ SHORTEST = 0.0
 """Seconds that a program took to compile, at least; JAX keeps those of a second. See docs/performance.md."""
 THEIR_SHORTEST = 1.0
 """What JAX has where nobody set it."""
+ZSTANDARD = b"\x28\xb5\x2f\xfd"
+"""What a frame of it begins with."""
 CHECKED = ".checked"
 """File whose time tells which programs were looked at."""
 
@@ -139,11 +141,25 @@ def _files(folder: Path) -> dict[Path, os.stat_result]:
 
 def _is_torn(content: bytes) -> bool:
     try:
-        if content[:1] == b"x":  # else by Zstandard, where that is installed
+        if content[:1] == b"x":
             zlib.decompress(content)
     except zlib.error:
         return True
-    return not content.strip(b"\0")
+    return _lacks_blocks(content) if content.startswith(ZSTANDARD) else not content.strip(b"\0")
+
+
+def _lacks_blocks(content: bytes) -> bool:
+    """Whether a frame of Zstandard ends before its last block (RFC 8878): JAX writes these where that is installed."""
+    flags = content[len(ZSTANDARD)] if len(content) > len(ZSTANDARD) else 0
+    one_segment, checked, size = flags >> 5 & 1, flags >> 2 & 1, flags >> 6
+    at = len(ZSTANDARD) + 2 - one_segment + (0, 1, 2, 4)[flags & 3] + (one_segment, 2, 4, 8)[size]
+    while at + 3 <= len(content):
+        block = int.from_bytes(content[at : at + 3], "little")
+        repeated = block >> 1 & 3 == 1
+        at += 3 + (1 if repeated else block >> 3)
+        if block & 1:
+            return at + 4 * checked > len(content)
+    return True
 
 
 def _make_room(folder: Path) -> None:

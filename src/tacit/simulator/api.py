@@ -14,9 +14,11 @@ import numpy as np
 
 from tacit.attacks.kinds import Attack
 from tacit.core import limits
+from tacit.core.checks import one_of, whole_number
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, TacitWarning
 from tacit.graphs import Channel
+from tacit.results.best import Best
 from tacit.results.live import LiveFolder, Watch
 from tacit.results.run import Run
 from tacit.runtime.program_cache import keep_programs
@@ -83,6 +85,7 @@ def simulate(
       record: Name -> function of the models of one repeat (leading axis over the learners, in the order of the graph;
         a server's model stands for each of its clients), called outside of compiled code on some rounds
         (``run.recorded``). The models are those that would predict the next round's data; the last are ``run.models``.
+        A :class:`tacit.results.Best` keeps the best and may end the run.
       record_every: Rounds from one recorded state to the next; None: about 50 in a run.
       checkpoint: File to which the state is saved on the way. A run that finds it goes on from there and ends with the
         same figures as one that was never stopped; it is refused for another run or other data.
@@ -116,6 +119,9 @@ def simulate(
     _check_numbers(rounds, repeats, dtype, len(algorithm.phases) + len(figures))
     for name in sorted(record.keys() & {"consensus", *algorithm.diagnostics}):
         raise ConfigError(f"a record named {name!r} is asked for, but every such run has one: give it another name")
+    for recorder in record.values():
+        if isinstance(recorder, Best):
+            recorder.begin(algorithm, repeats, checkpoint is not None)
     keep_programs()
     with jax.enable_x64(dtype == "float64"):
         options = Options(
@@ -166,11 +172,7 @@ def _warn_of_equal_repeats(run: Run) -> None:
 
 def _check_numbers(rounds: int, repeats: int, dtype: str, noted: int) -> None:
     for name, value in (("rounds", rounds), ("repeats", repeats)):
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} is {value!r}; expected a whole number from 1 on")
-        if value > limits.MOST_ROUNDS:
-            raise ConfigError(f"{name} is {value:,}; expected at most {limits.MOST_ROUNDS:,}")
+        whole_number(name, value, most=limits.MOST_ROUNDS)
     wanted = repeats * (REPEAT_BYTES + rounds * NOTED_BYTES * (1 + noted))
     limits.refuse_beyond(wanted, f"curves of {rounds:,} rounds x {repeats:,} repeats")
-    if dtype not in ("float32", "float64"):
-        raise ConfigError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
+    one_of("dtype", dtype, ("float32", "float64"))

@@ -56,6 +56,38 @@ class OneSent(NamedTuple):
     sizes: runtime.Sizes | None
 
 
+class Tally(NamedTuple):
+    """What was sent and released in a round."""
+
+    messages: Array
+    """(phases, repeats)."""
+    cohort: Cohort | None
+    """The learners that were called, where these are run by themselves."""
+    ratios: Array
+    """(phases,) of the dearest release by any agent of a shard, its sensitivity in units of its noise's scale; 0 where
+    none was added."""
+    took_part: tuple[Array, ...]
+    """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
+    sizes: Array
+    """(2, repeats) sums over the learners' releases with noise: squared norms of the values, and of the noise."""
+    seen: tuple[Tree, ...] = ()
+    """What was looked at of each bucket's learners, where a look was asked for."""
+
+
+def in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
+    """Return what one agent's release costs, as in `Tally.ratios`.
+
+    A release counts even if nobody is sent it in this round: it goes into the agent's state, and leaves with it later.
+    """
+    if declared is None:
+        return jnp.zeros((), dtype)
+    # A value that no record can move (a step of size 0) costs nothing, with noise or without.
+    free = declared.sensitivity == 0
+    # The quotient of the very numbers that were declared: a compiler would make one formula of all three.
+    sensitivity, scale = jax.lax.optimization_barrier((declared.sensitivity, jnp.where(free, 1, declared.scale)))
+    return jnp.asarray(sensitivity / scale, dtype)
+
+
 class Cohorts:
     """Agents that are called in a round, run by themselves."""
 
@@ -168,7 +200,8 @@ class Cohorts:
         members, view, (kept, before) = self._gathered(at, source, (states, memory), cohort)
         last = setup.layout.roles[source].order.size - 1
         batch = pick(jnp.minimum(cohort.position, last)) if source == setup.algorithm.learner else ()
-        sent = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0))(members.key, kept, batch, view, before)
+        each = setup.mapped(source, one, (0, 0, 0, VIEW_AXES, 0))
+        sent = each(members.key, kept, batch, view, before)
         after = _written((states, memory), cohort, (sent.state, sent.memory))
         return sent.message, after[0], after[1], sent
 

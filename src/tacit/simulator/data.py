@@ -41,7 +41,9 @@ class RoundData:
         self._devices = devices or Devices(1)
         self.streams, self.learners, self.repeats, self.rounds, self.dtype = streams, learners, repeats, rounds, dtype
         self.shared = len(streams) < repeats or repeats == 1
-        self.spec: Tree = jax.tree.map(self._leaf_spec, streams[0].batch_spec())
+        self.spec: Tree = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, self._precise(leaf.dtype)), streams[0].batch_spec()
+        )
         """Shapes of one agent's batch, prepared."""
         self.as_given: Tree = self.spec
         self._prepare: Callable[[Tree], Tree] | None = None
@@ -58,9 +60,6 @@ class RoundData:
         """Rounds that stay on the device; None: they are fed in chunks."""
         self.chunk = self._chunk_length()
         """Rounds that are run at once, at most."""
-
-    def _leaf_spec(self, leaf: Any) -> Any:
-        return jax.ShapeDtypeStruct(leaf.shape, self._precise(leaf.dtype))
 
     def _precise(self, dtype: Any) -> Any:
         return self.dtype if jnp.issubdtype(dtype, jnp.floating) else jax.dtypes.canonicalize_dtype(dtype)

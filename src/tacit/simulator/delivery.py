@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit import runtime
-from tacit.core.contract import Array, Memory, State
+from tacit.core.contract import Array, Memory, State, Tree
 from tacit.privacy.noise import noise_words
 from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
@@ -48,6 +48,8 @@ class Sent(NamedTuple):
     """Of the sources' noise."""
     sizes: runtime.Sizes | None
     """By the agents' positions."""
+    seen: tuple[Tree, ...]
+    """What was looked at, bucket by bucket; empty where nothing was."""
 
 
 class Delivery:

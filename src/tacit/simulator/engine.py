@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,10 @@ import numpy as np
 
 from tacit import runtime
 from tacit.attacks.kinds import Attack
-from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Phase, State, View
+from tacit.core.contract import Algorithm, Array, Batch, Key, Memory, Params, Phase, State, Tree, View
 from tacit.graphs import Channel
-from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick
+from tacit.runtime.convolutions import one_by_one
+from tacit.simulator.cohorts import Cohort, Cohorts, OneSent, Pick, Tally, in_scales
 from tacit.simulator.delivery import Delivery, Memories, Sent
 from tacit.simulator.inbox import GatheredInbox, Packed, over_agents
 from tacit.simulator.layout import Layout
@@ -37,40 +38,12 @@ from tacit.simulator.loop_state import (
     where,
 )
 from tacit.simulator.setup import VIEW_AXES, PhaseContext, Setup
-from tacit.simulator.shards.exchange import largest, total
+from tacit.simulator.shards.exchange import total
 
 AGENTS = "agents of a bucket"
 """Axis over which a phase's maxima are taken."""
-
-
-class Tally(NamedTuple):
-    """What was sent and released in a round."""
-
-    messages: Array
-    """(phases, repeats)."""
-    cohort: Cohort | None
-    """The learners that were called, where these are run by themselves."""
-    ratios: Array
-    """(phases,) of the dearest release by any agent, its sensitivity in units of its noise's scale; 0 where none was
-    added."""
-    took_part: tuple[Array, ...]
-    """Per phase that answers and is booked: which learners took part, by position, or the positions of a cohort."""
-    sizes: Array
-    """(2, repeats) sums over the learners' releases with noise: squared norms of the values, and of the noise."""
-
-
-def _in_scales(declared: runtime.Declared | None, dtype: jnp.dtype) -> Array:
-    """Return what one agent's release costs, as in `Tally`.
-
-    A release counts even if nobody is sent it in this round: it goes into the agent's state, and leaves with it later.
-    """
-    if declared is None:
-        return jnp.zeros((), dtype)
-    # A value that no record can move (a step of size 0) costs nothing, with noise or without.
-    free = declared.sensitivity == 0
-    # The quotient of the very numbers that were declared: a compiler would make one formula of all three.
-    sensitivity, scale = jax.lax.optimization_barrier((declared.sensitivity, jnp.where(free, 1, declared.scale)))
-    return jnp.asarray(sensitivity / scale, dtype)
+Look = Callable[[Params, Batch], Tree]
+"""What is to be seen of one learner's model and batch."""
 
 
 @dataclass
@@ -80,6 +53,7 @@ class RoundContext:
     batch: Batch
     pick: Pick
     """Positions of learners -> their batches, without touching those of all."""
+    look: Look | None
     states: dict[str, tuple[State, ...]]
     padding: dict[str, Sequence[Packed]]
     """Role -> padding columns of its packed states, bucket by bucket: see `PackedState`."""
@@ -95,6 +69,7 @@ class RoundContext:
     memories: list[Memories] = field(default_factory=list)
     sizes: list[Array] = field(default_factory=list)
     lies: list[Packed | None] = field(default_factory=list)
+    seen: tuple[Tree, ...] = ()
 
     def note(self, buffer: Packed, ratio: Array, in_flight: InFlight | None, messages: Array, after: Memories) -> None:
         """Note what a phase leaves behind."""
@@ -182,12 +157,20 @@ class Engine:
         answers = any(phase.answers is not None for phase in self.algorithm.phases)
         return any(self.setup.varying.values()) or any(s.addressed for s in self.specs) or answers
 
+    @property
+    def looks(self) -> bool:
+        """Whether a round can look at its learners while they work: before anything else, one after the other."""
+        algorithm = self.algorithm
+        return self.setup.in_turn and algorithm.predictor == algorithm.learner == algorithm.phases[0].source
+
     def round(
-        self, network: Network, loop: LoopState, batch: Batch, buffers: SendBuffers, pick: Pick | None = None
-    ) -> tuple[LoopState, SendBuffers, Tally]:
+        self, network: Network, loop: LoopState, batch: Batch, buffers: SendBuffers, pick: Pick | None = None,
+        look: Look | None = None,
+    ) -> tuple[LoopState, SendBuffers, Tally]:  # fmt: skip
         """Run every phase once. Returns the buffers with this round's messages, and what was sent and released.
 
-        `pick` gives the batches of some learners by their positions, without touching those of all.
+        `pick` gives the batches of some learners by their positions, without touching those of all; `look` looks at
+        learners as they come into the round, where that can be (`looks`).
         """
         if pick is None:
             pick = lambda position: jax.tree.map(lambda leaf: leaf[position], batch)  # noqa: E731
@@ -195,6 +178,7 @@ class Engine:
         context = RoundContext(
             batch,
             pick,
+            look,
             {role: self.states(role, loop) for role in loop.states},
             {role: [{}] * len(packed) for role, packed in loop.states.items()},
             lies=[None] * len(self.specs),
@@ -220,6 +204,7 @@ class Engine:
             jnp.stack(context.ratios),
             tuple(context.took_part),
             sum(context.sizes, jnp.zeros((2, self.layout.repeats), self.setup.dtype)),
+            context.seen,
         )
         after = LoopState(t, packed, tuple(context.in_flight), tuple(context.memories), tuple(context.lies))
         return after, tuple(context.buffers), tally
@@ -232,8 +217,9 @@ class Engine:
         takes_part = at.taking_part(None if phase.answers is None else context.reached[phase.answers])
         if takes_part is not None and self.books_answers(at.index):
             context.took_part.append(takes_part)
-        sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part)
-        states[phase.source] = sent.states
+        look = context.look if at.index == 0 else None
+        sent = self._send(at, states[phase.source], context.batch, buffer, memories, takes_part, look)
+        states[phase.source], context.seen = sent.states, context.seen or sent.seen
         in_turn = len(sent.states) == 1 and self.layout.shards == 1
         repeat = None if in_turn else joined([members.repeat for members in at.network.members[phase.source]])
         self._note_sizes(at, context, sent.sizes, repeat)
@@ -297,7 +283,7 @@ class Engine:
         ready = runtime.prepare(phase, index, key, state, batch, view, memory)
         packed = self.setup.packings[index].pack(ready.outbox.message)
         to = jnp.zeros(0, jnp.int32) if ready.outbox.to is None else ready.outbox.to
-        cost = _in_scales(ready.declared, self.setup.dtype)
+        cost = in_scales(ready.declared, self.setup.dtype)
         return OneSent(ready.state, packed, ready.addressed, cost, to, ready.memory, ready.sizes)
 
     def _send(
@@ -308,39 +294,48 @@ class Engine:
         buffer: Packed,
         memories: Memories,
         takes_part: Array | None = None,
+        look: Look | None = None,
     ) -> Sent:
         """Compute, release and emit for every source agent; those that do not take part keep their state."""
         source, spec = at.phase.source, self.specs[at.index]
         role = self.layout.roles[source]
         new_states, addressed, costs, lists, sizes = [], [], [], [], []
         after: list[Any] = []
+        seen: list[Any] = []
+        in_turn = self.setup.in_turn and source == self.algorithm.learner
         rows = dict(buffer)
         first = 0
 
         def one(
             key: Key, state: State, batch: Batch, view: View, memory: Memory | None, *counts: Array | None
-        ) -> tuple[OneSent, Array]:
+        ) -> tuple[OneSent, Array, Tree]:
+            what = None if look is None else look(self.algorithm.model(state), batch)
             sent = self._one_sends(at.phase, at.index, key, state, batch, view, memory)
             cost = sent.cost
             for counted in counts:
                 cost = cost if counted is None else jnp.where(counted, cost, 0)
             # What is the same for all is not spread over the agents for its maximum: a compiler would fold that.
-            return sent, jax.lax.pmax(cost, AGENTS)
+            return sent, cost if in_turn else jax.lax.pmax(cost, AGENTS), what
 
         for b, (members, state) in enumerate(zip(at.network.members[source], states, strict=True)):
             part = slices(batch, role.buckets[b]) if source == self.algorithm.learner else ()
             view = self.setup.view(source, at.links, b, members)
             memory = None if memories is None else memories[b]
             mine = None if takes_part is None else takes_part[role.buckets[b]]
-            each = jax.vmap(one, in_axes=(0, 0, 0, VIEW_AXES, 0, 0, 0), out_axes=(0, None), axis_name=AGENTS)
-            sent, cost = each(members.key, state, part, view, memory, mine, members.real)
+            axes = (0, 0, 0, VIEW_AXES, 0, 0, 0)
+            if in_turn:
+                each = one_by_one(one, axes)
+            else:
+                each = jax.vmap(one, axes, (0, None, None), axis_name=AGENTS)
+            sent, cost, what = each(members.key, state, part, view, memory, mine, members.real)
+            seen.append(what)
             new, message, kept = sent.state, sent.message, sent.memory
             if mine is not None:
                 new, kept = where(mine, new, state), where(mine, kept, memory)
                 sent = sent._replace(sizes=jax.tree.map(lambda size, mine=mine: jnp.where(mine, size, 0), sent.sizes))
             after.append(kept)
             counted = members.counted(sent.sizes)
-            costs.append(cost)
+            costs.append(jnp.max(cost) if in_turn else cost)
             new_states.append(new)
             if spec.delivery == "per_slot":
                 message = jax.tree.map(lambda m: m.reshape(m.shape[0] * m.shape[1], m.shape[2]), message)
@@ -357,8 +352,9 @@ class Engine:
             rows = dict(self.delivery.masked(at, rows, masks))
         addresses = joined(addressed) if spec.addressed else None
         later = None if memories is None else tuple(after)
-        cost = largest(jnp.max(jnp.stack(costs)), self.layout.shards)
-        return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes))
+        cost = jnp.max(jnp.stack(costs))
+        looked = () if look is None else tuple(seen)
+        return Sent(rows, addresses, tuple(new_states), cost, joined(lists), later, joined(sizes), looked)
 
     def _absorb(
         self, at: PhaseContext, states: tuple[State, ...], entries: Entries

@@ -16,6 +16,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from tacit.core.contract import Array, Inbox, Message, Tree
 from tacit.runtime import MessageSpec
+from tacit.runtime.convolutions import picked
 
 UNROLL = 64
 """In-slots up to which a sum is unrolled; beyond it, a loop over slots keeps the program small."""
@@ -204,10 +205,7 @@ def over_agents(
         return mapped(*arguments)
 
     def of(number: Array) -> tuple[Tree, Packed]:
-        def pick(axis: int | None, given: Tree) -> Tree:
-            return given if axis is None else jax.tree.map(lambda leaf: jnp.take(leaf, number, axis=axis), given)
-
-        return outcome(*jax.tree.map(pick, axes, arguments, is_leaf=lambda axis: axis is None))
+        return outcome(*picked(number, axes, arguments))
 
     agents = jax.tree.leaves(arguments[0])[0].shape[0]
     found: tuple[Tree, Packed] = jax.lax.map(

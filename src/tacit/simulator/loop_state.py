@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from tacit.core.contract import Array, Key, Links, Memory, State, Tree
 from tacit.core.lifted import own_part
 from tacit.graphs import Availability, Graph
 from tacit.graphs.weights import evaluate_exactly
+from tacit.runtime import agent_key
 from tacit.simulator.inbox import Packed, padding_width
 
 
@@ -105,10 +107,6 @@ class Network(NamedTuple):
     """Role -> id in the union of the repeats, by internal position."""
     position: Array
     """(repeats, learners) internal position, by id."""
-
-    def repeat_of(self, role: str, agents: int) -> Array:
-        """Return which repeat each agent of a role is in, by internal position; a repeat has so many."""
-        return self.order[role] // agents
 
 
 class InFlight(NamedTuple):
@@ -235,6 +233,14 @@ class Entries(NamedTuple):
 
     rows: Packed
     buckets: tuple[Entry, ...]
+
+
+@partial(jax.jit, static_argnums=(1, 4))
+def agent_keys(root: Key, role: int, repeat: Array, agent: Array, sizes: tuple[int, ...]) -> tuple[Key, ...]:
+    """Return the keys of the agents of one role, bucket by bucket of these sizes."""
+    keys = jax.vmap(lambda repeat, agent: agent_key(root, role, repeat, agent))(repeat, agent)
+    ends = np.cumsum(sizes)
+    return tuple(keys[end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
 def joined(parts: list[Any]) -> Any:

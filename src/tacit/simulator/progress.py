@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -54,6 +55,11 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def satisfied(recorders: Iterable[Any]) -> bool:
+    """Whether one of a run's recorders wants no more of it (:class:`tacit.results.Best`)."""
+    return any(getattr(recorder, "satisfied", False) for recorder in recorders)
 
 
 class Interrupts:

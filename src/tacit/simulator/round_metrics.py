@@ -13,6 +13,7 @@ from tacit.core.contract import Algorithm, Array, Batch, Clip, Objective, Params
 from tacit.core.errors import ConfigError
 from tacit.metrics import consensus_distance, message_bits
 from tacit.privacy.clipping import clipped_share
+from tacit.runtime.convolutions import one_by_one
 from tacit.simulator.cohorts import Cohort
 from tacit.simulator.layout import RoleLayout
 from tacit.simulator.loop_state import Members, joined, slices, where
@@ -62,6 +63,7 @@ class RoundMetrics:
         clip: Clip | None = None,
         gaps: bool = False,
         honest: np.ndarray | None = None,
+        in_turn: bool = False,
     ) -> None:
         self.objective, self.learners, self.repeats, self.node, self.dtype = objective, learners, repeats, node, dtype
         self.also = also
@@ -72,31 +74,50 @@ class RoundMetrics:
         if double:
             raise ConfigError(f"a figure named {double[0]!r} is asked for, but every run has one: give it another name")
         self.clipped = None if clip is None else clipped_share(objective, clip)
+        self.in_turn = in_turn
+        """Whether the runs' learners work one after the other."""
         self.names = [*own, *also, *([] if clip is None else [CLIPPED, NOISE_TO_SIGNAL])]
 
-    def of_round(self, models: list[Params], batch: Batch, members: Sequence[Members]) -> Array:
-        """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch."""
+    @property
+    def _functions(self) -> list[Callable[[Params, Batch], Array]]:
+        """Return what is noted of each agent: the loss, the score, what else was asked for, the share that is cut."""
+        score = [] if self.objective.score is None else [self.objective.score]
+        return [self.objective.loss, *score, *self.also.values(), *([] if self.clipped is None else [self.clipped])]
+
+    def of_agent(self, model: Params, batch: Batch) -> tuple[Array, ...]:
+        """Return what is noted of one agent."""
+        return tuple(function(model, batch) for function in self._functions)
+
+    def of_round(
+        self, models: list[Params], batch: Batch, members: Sequence[Members], seen: tuple[tuple[Array, ...], ...] = ()
+    ) -> Array:
+        """Return (figures, repeats) of the learners' models, bucket by bucket, and everybody's batch.
+
+        `seen` is what is noted of each agent, bucket by bucket, where it is known.
+        """
         who: Members = joined(list(members))
         # Bucket by bucket, so that XLA shares the work with the gradients of the round.
         parts = list(zip(models, [slices(batch, bucket) for bucket in self.learners.buckets], strict=True))
-        losses = joined([jax.vmap(self.objective.loss)(*part) for part in parts])
+        if self.in_turn:
+            seen = seen or tuple(one_by_one(self.of_agent)(*part) for part in parts)
+            noted = iter(joined(list(seen)))
+        else:
+            noted = (joined([jax.vmap(function)(*part) for part in parts]) for function in self._functions)
+        losses = next(noted)
         figures = [self._per_repeat(losses, who)]
         if self.objective.score is not None:
-            scores = joined([jax.vmap(self.objective.score)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._mean_score(scores, getattr(batch, "weight", None), who))
+            figures.append(self._mean_score(next(noted).astype(self.dtype), getattr(batch, "weight", None), who))
         if self.node is not None:
-            of_node = jax.vmap(self.objective.loss)(self._models_of_node(joined(models), self.node, who), batch)
+            each = (one_by_one if self.in_turn else jax.vmap)(self.objective.loss)
+            of_node = each(self._models_of_node(joined(models), self.node, who), batch)
             figures.append(self._per_repeat(of_node, who))
         if self.gaps:
             present = _present(batch.weight)
             figures.append(self._per_repeat(present.astype(self.dtype), who))
             figures.append(self._per_repeat(jnp.where(present, losses, 0), who))
-        for function in self.also.values():
-            values = joined([jax.vmap(function)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._per_repeat(values, who))
+        figures += [self._per_repeat(next(noted).astype(self.dtype), who) for _ in self.also]
         if self.clipped is not None:
-            shares = joined([jax.vmap(self.clipped)(*part).astype(self.dtype) for part in parts])
-            figures.append(self._mean_score(shares, getattr(batch, "weight", None), who))
+            figures.append(self._mean_score(next(noted).astype(self.dtype), getattr(batch, "weight", None), who))
         return jnp.stack(figures)
 
     def with_noise(self, figures: Array, sizes: Array) -> Array:
@@ -113,11 +134,9 @@ class RoundMetrics:
             counted = jnp.where(cohort.called, values.astype(self.dtype), 0)
             return jnp.zeros(self.repeats, self.dtype).at[cohort.repeat].add(counted) / count
 
-        functions = [self.objective.loss]
-        if self.objective.score is not None:
-            functions.append(self.objective.score)
-        functions += [*self.also.values(), *([] if self.clipped is None else [self.clipped])]
-        return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in functions])
+        if self.in_turn:
+            return jnp.stack([mean(values) for values in one_by_one(self.of_agent)(models, batch)])
+        return jnp.stack([mean(jax.vmap(function)(models, batch)) for function in self._functions])
 
     def _mean_score(self, scores: Array, weight: Array | None, who: Members) -> Array:
         """Mean of the score in each repeat: an agent without a sample in this round is neither right nor wrong."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,10 +14,11 @@ from tacit import runtime
 from tacit.attacks.crew import Crew
 from tacit.attacks.kinds import Attack
 from tacit.core import limits
-from tacit.core.contract import Algorithm, Array, Batch, Key, Links, Memory, Params, Phase, View
+from tacit.core.contract import Algorithm, Array, Batch, Links, Memory, Params, Phase, View
 from tacit.core.errors import ConfigError, ContractError
 from tacit.graphs import Channel, masking_pairs
 from tacit.privacy.noise.fixed_point import GRID_TYPES, fixed_point_step
+from tacit.runtime.convolutions import convolves, one_by_one
 from tacit.simulator.inbox import Packed, Packing
 from tacit.simulator.layout import Halo, InTable, Layout, OutTable
 from tacit.simulator.loop_state import (
@@ -33,6 +33,7 @@ from tacit.simulator.loop_state import (
     OutSlots,
     PackedState,
     Slots,
+    agent_keys,
     fixed_weights,
 )
 from tacit.simulator.shards.exchange import with_halo
@@ -60,14 +61,6 @@ class PhaseContext:
         if reached is None or working is None:
             return working if reached is None else reached
         return reached & working
-
-
-@partial(jax.jit, static_argnums=(1, 4))
-def _agent_keys(root: Key, role: int, repeat: Array, agent: Array, sizes: tuple[int, ...]) -> tuple[Key, ...]:
-    """Return the keys of the agents of one role, bucket by bucket of these sizes."""
-    keys = jax.vmap(lambda repeat, agent: runtime.agent_key(root, role, repeat, agent))(repeat, agent)
-    ends = np.cumsum(sizes)
-    return tuple(keys[end - size : end] for size, end in zip(sizes, ends, strict=True))
 
 
 class Setup:
@@ -107,6 +100,8 @@ class Setup:
             for role in self.algorithm.init
         }
         self.specs = runtime.settle(self.algorithm, params, batch, views)
+        self.in_turn = layout.shards == 1 and convolves(self.algorithm.objective, params, batch)
+        """Whether learners work one after the other."""
         self.packings = tuple(map(Packing, self.specs))
 
     def _abstract_view(self, role: str, name: str) -> View:
@@ -137,7 +132,7 @@ class Setup:
             columns += [] if role_layout.real is None else [role_layout.real]
             parts = [[role_layout.in_bucket(column, b) for column in columns] for b in role_layout.buckets]
             who, of = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-            keys = _agent_keys(root, self._role_index[role], of, who, tuple(part[0].size for part in parts))
+            keys = agent_keys(root, self._role_index[role], of, who, tuple(part[0].size for part in parts))
             members[role] = tuple(Members(key, *part) for key, part in zip(keys, parts, strict=True))
         links = {name: self._link_arrays(name) for name in self.layout.links}
         masks = tuple(self._masks(phase) for phase in self.algorithm.phases)
@@ -358,6 +353,10 @@ class Setup:
 
         sides = tuple(map(current, arrays.into)), tuple(map(current, arrays.out))
         return LinksNow(name, t, *sides, graph.present, graph.senders_present)
+
+    def mapped(self, role: str, one: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
+        """Return the function of all agents of a role, given that of one."""
+        return (one_by_one if self.in_turn and role == self.algorithm.learner else jax.vmap)(one, in_axes)
 
     def there(self, network: Network, role: str, t: Array) -> Array | None:
         """Who of a role is there, by id in the union; None: all."""

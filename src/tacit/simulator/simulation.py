@@ -18,6 +18,7 @@ from tacit.attacks.crew import labels_of, told_of, validate_liars
 from tacit.attacks.kinds import Attack
 from tacit.attacks.parts import part_of, relabelled
 from tacit.core import limits
+from tacit.core.checks import whole_number
 from tacit.core.contract import Algorithm, Params
 from tacit.core.errors import ConfigError, DataError, ResultError
 from tacit.graphs import Channel, Graph, Topology
@@ -32,7 +33,7 @@ from tacit.simulator.data_identity import DataIdentity
 from tacit.simulator.engine import Engine
 from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import LoopState, Network
-from tacit.simulator.progress import Interrupts, Progress
+from tacit.simulator.progress import Interrupts, Progress, satisfied
 from tacit.simulator.readings import Charged, readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip, sent_bits
 from tacit.simulator.shards.devices import devices_asked, loop_specs
@@ -80,9 +81,7 @@ class Options:
     def every(self) -> int:
         """Rounds from one recorded state to the next."""
         every = max(1, self.rounds // 50) if self.record_every is None else self.record_every
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"record_every is {self.record_every}; expected a whole number from 1 on")
-        return every
+        return whole_number("record_every", every)
 
 
 class Simulation:
@@ -136,6 +135,7 @@ class Simulation:
             private_clip(algorithm),
             gaps=options.evaluate == "everyone" and getattr(self.data.spec, "weight", None) is not None,
             honest=self.honest if self.liars else None,
+            in_turn=self.engine.setup.in_turn,
         )
         self._check_evaluate()
         self.programs = Programs(
@@ -213,9 +213,6 @@ class Simulation:
                 "clients in each round, over fixed and reliable links, on one device (no devices), without node_loss"
             )
 
-    def _recorded_names(self) -> list[str]:
-        return ["consensus", *self.algorithm.diagnostics, *self.options.record]
-
     def _recorded(self, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
         needed = self.split is None or self.options.record
@@ -242,7 +239,8 @@ class Simulation:
         alone = None if path is None else self._on_one_device(loop)
         known = {} if alone is None else self._fingerprint(*alone)
         identity = None if path is None else DataIdentity(self.streams, rounds)
-        log = checkpoints.Log(known, self._recorded_names(), len(self.answering), identity)
+        recorded = ["consensus", *self.algorithm.diagnostics, *self.options.record]
+        log = checkpoints.Log(known, recorded, len(self.answering), identity)
         if path is not None and alone is not None and checkpoints.is_there(path):
             loop = self._apart(checkpoints.load(path, log, alone[2]))
             if log.rounds > rounds:
@@ -279,7 +277,7 @@ class Simulation:
                     if is_first():
                         checkpoints.save(path, log, whole)
                 bar.at(done)
-                if any(of_all(interrupts.asked)):
+                if any(of_all(interrupts.asked)) or satisfied(self.options.record.values()):
                     break
             jax.block_until_ready(loop)
             seconds = time.perf_counter() - begun

@@ -10,18 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import limits
+from tacit.core.checks import one_of, whole_number
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError, DataError
-from tacit.streams.batch import Batch
+from tacit.streams.batch import Batch, Task
 from tacit.streams.stream import INT32_MAX, ReadCounts, Stream, leaf_spec
-from tacit.streams.validate import (
-    Assignment,
-    Task,
-    check_assignment,
-    check_count,
-    check_features,
-    check_labels,
-)
+from tacit.streams.validate import Assignment, check_assignment, check_features, check_labels
 
 Exhausted = Literal["cycle", "mask", "stop"]
 EXHAUSTED: tuple[Exhausted, ...] = ("cycle", "mask", "stop")
@@ -189,12 +183,11 @@ def from_arrays(
       >>> tacit.streams.from_arrays(x, y, tacit.streams.partition.iid(20, agents=5))
       Stream(arrays, 5 agents, 3 features, 4 rounds)
     """
-    check_count("batch", batch)
-    check_count("passes", passes)
+    whole_number("batch", batch)
+    whole_number("passes", passes)
     if rounds is not None:
-        check_count("rounds", rounds)
-    if exhausted not in EXHAUSTED:
-        raise ConfigError(f"exhausted={exhausted!r}: expected one of {', '.join(EXHAUSTED)}")
+        whole_number("rounds", rounds)
+    one_of("exhausted", exhausted, EXHAUSTED)
     if passes > 1 and exhausted != "mask":
         raise ConfigError(
             f"passes={passes} and exhausted={exhausted!r}: passes are counted where an agent waits for the others at "
@@ -206,7 +199,7 @@ def from_arrays(
     wanted = (len(starts) - 1) * batch * (features[0].nbytes + 32)
     limits.refuse_beyond(wanted, f"a round of {len(starts) - 1:,} agents x batch {batch:,}")
     if shuffle_seed is not None:
-        check_count("shuffle_seed", shuffle_seed, least=0)
+        whole_number("shuffle_seed", shuffle_seed, least=0)
         holder = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         order = order[np.lexsort((np.random.default_rng(shuffle_seed).random(len(order)), holder))]
     return ArrayStream(

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import limits
+from tacit.core.checks import whole_number
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError
 from tacit.streams.batch import Batch
 from tacit.streams.stream import Stream, leaf_spec
-from tacit.streams.validate import check_count
 
 
 class ArrivalStream(Stream):
@@ -88,19 +88,19 @@ def draw_arrivals(sizes: NDArray[np.int64], rounds: int, rng: np.random.Generato
 
 def group_sizes(agents: int, samples: Sequence[int]) -> NDArray[np.int64]:
     """Return (agents,) how many samples each has: agent k belongs to data group k mod the number of groups."""
-    check_count("agents", agents)
+    whole_number("agents", agents)
     limits.refuse_beyond(40 * agents, f"{agents:,} agents")
     if not isinstance(samples, Sequence) or len(samples) == 0:
         raise ConfigError(f"samples={samples!r}: expected one whole number per data group, (500, 1000) for two")
     for group, count in enumerate(samples):
-        check_count(f"samples[{group}]", count)
+        whole_number(f"samples[{group}]", count)
     limits.refuse_beyond(40 * max(samples) * agents, f"up to {max(samples):,} samples of {agents:,} agents")
     return np.resize(np.array(samples, np.int64), agents)
 
 
 def check_rounds(rounds: int, agents: int) -> None:
     """Refuse more rounds than a table of them and the agents may have."""
-    check_count("rounds", rounds)
+    whole_number("rounds", rounds)
     limits.refuse_beyond(16 * rounds * agents, f"{rounds:,} rounds of {agents:,} agents")
 
 
@@ -175,8 +175,8 @@ class AutoregressiveStream(ArrivalStream):
           count: Number of samples, at least 1.
           seed: Seed of these, 0 or more.
         """
-        check_count("count", count)
-        check_count("seed", seed, least=0)
+        whole_number("count", count)
+        whole_number("seed", seed, least=0)
         rng = np.random.default_rng([self._seed, TEST, seed])
         agent = np.arange(count) % self.agents
         process = self._processes(rng, agent, 1)
@@ -240,7 +240,7 @@ def autoregressive(
     References:
       Gauthier (2023), sec. 4.4.1.
     """
-    check_count("seed", seed, least=0)
+    whole_number("seed", seed, least=0)
     for setting, (low, high) in (("variance", variance), ("noise_variance", noise_variance)):
         if not 0 <= low <= high < math.inf:
             raise ConfigError(f"{setting}={(low, high)!r}: expected a range of variances, 0 <= lowest <= highest")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
 from tacit.core.contract import Array
+
+Task = Literal["binary", "multiclass", "regression"]
+"""Kind of the labels."""
+TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
 
 
 class Batch(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.streams.validate import Task
+from tacit.streams.batch import Task
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import positive, proportion, whole_number
 from tacit.core.errors import ConfigError, DataError
 from tacit.core.extras import require
-from tacit.streams.validate import check_count, check_features
+from tacit.streams.validate import check_features
 
 Parts = list[NDArray[np.int64]]
 """One sorted array of row indices per agent."""
@@ -56,7 +57,7 @@ def label_shards(y: Any, agents: int, shards_per_agent: int, seed: int = 0) -> P
       [1, 1, 1, 1]
     """
     labels = _labels(y)
-    check_count("shards_per_agent", shards_per_agent)
+    whole_number("shards_per_agent", shards_per_agent)
     _enough(len(labels), agents)
     shards = agents * shards_per_agent
     if len(labels) < shards:
@@ -90,7 +91,7 @@ def dirichlet(y: Any, agents: int, alpha: float, seed: int = 0) -> Parts:
     """
     labels = _labels(y)
     _enough(len(labels), agents)
-    _check_alpha(alpha)
+    positive("alpha", alpha)
     rng = _generator(seed)
     holder = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
@@ -123,10 +124,10 @@ def random_sizes(rows: int, agents: int, smallest: int, largest: int, seed: int 
       >>> int(partition.random_sizes(20, agents=4, smallest=2, largest=12).sum()) <= 20
       True
     """
-    check_count("rows", rows, least=0)
-    check_count("agents", agents)
-    check_count("smallest", smallest)
-    check_count("largest", largest, most=2**53)  # it is multiplied in double precision
+    whole_number("rows", rows, least=0)
+    whole_number("agents", agents)
+    whole_number("smallest", smallest)
+    whole_number("largest", largest, most=2**53)  # it is multiplied in double precision
     if smallest > largest:
         raise ConfigError(f"smallest={smallest!r}, largest={largest!r}: expected a range; exchange the two")
     if agents * smallest > rows:
@@ -175,7 +176,7 @@ def unequal(y: Any, agents: int, smallest: int, largest: int, alpha: float, seed
     """
     labels = _labels(y)
     sizes = random_sizes(len(labels), agents, smallest, largest, seed)
-    _check_alpha(alpha)
+    positive("alpha", alpha)
     # Not the generator that drew the sizes: their number must not decide the mixes.
     rng = np.random.default_rng([seed, 1])
     classes, label, supply = np.unique(labels, return_inverse=True, return_counts=True)
@@ -215,8 +216,7 @@ def stochastic_adversarial(x: Any, agents: int, fraction: float, seed: int = 0) 
     features = check_features(x)
     rows = len(features)
     _enough(rows, agents)
-    if not 0 <= fraction <= 1:
-        raise ConfigError(f"fraction={fraction!r}: expected a share from 0 (all by clusters) to 1 (all at random)")
+    proportion("fraction", fraction, "at 0 all rows go by clusters, at 1 at random", zero=True, one=True)
     rng = _generator(seed)
     shuffled = rng.permutation(rows)
     dealt = round(fraction * rows)
@@ -289,11 +289,6 @@ def _sorted(parts: list[NDArray[Any]]) -> Parts:
     return [np.sort(part).astype(np.int64) for part in parts]
 
 
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < np.inf:
-        raise ConfigError(f"alpha={alpha!r}: expected a finite number above 0")
-
-
 def _labels(y: Any) -> NDArray[Any]:
     labels = np.asarray(y)
     if labels.ndim != 1:
@@ -302,12 +297,12 @@ def _labels(y: Any) -> NDArray[Any]:
 
 
 def _enough(rows: int, agents: int) -> None:
-    check_count("rows", rows, least=0)
-    check_count("agents", agents)
+    whole_number("rows", rows, least=0)
+    whole_number("agents", agents)
     if rows < agents:
         raise DataError(f"{rows} rows for {agents} agents; expected at least one row each: use fewer agents")
 
 
 def _generator(seed: int) -> np.random.Generator:
-    check_count("seed", seed, least=0)
+    whole_number("seed", seed, least=0)
     return np.random.default_rng(seed)

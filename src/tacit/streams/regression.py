@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import limits
+from tacit.core.checks import nonnegative, positive, whole_number
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams.arrays import whole
 from tacit.streams.stream import Stream
-from tacit.streams.validate import check_count
 
 Range = tuple[float, float]
 # What a random stream is for: a sweep over one setting leaves all other draws as they are.
@@ -57,8 +57,7 @@ class LinearRegression(NamedTuple):
           ridge: Coefficient of ||w||^2, above 0.
           sizes: (agents,) number of samples that each agent keeps; None: all.
         """
-        if not 0 < ridge < math.inf:
-            raise ConfigError(f"ridge={ridge!r}: expected a finite number above 0, so that every optimum is unique")
+        positive("ridge", ridge, "it makes every optimum unique")
         counts = self._counts(sizes)
         _, samples, dim = self.x.shape
         share = (np.arange(samples) < counts[:, None]) / counts[:, None]
@@ -118,13 +117,12 @@ def linear_regression(
       Rizk (2023), sec. 2.6.
     """
     for setting, count in (("agents", agents), ("samples", samples), ("dim", dim)):
-        check_count(setting, count)
-    check_count("seed", seed, least=0)
+        whole_number(setting, count)
+    whole_number("seed", seed, least=0)
     for setting, (low, high) in (("feature_variance", feature_variance), ("noise_variance", noise_variance)):
         if not 0 <= low <= high < math.inf:
             raise ConfigError(f"{setting}={(low, high)!r}: expected a range of variances, 0 <= lowest <= highest")
-    if not 0 <= heterogeneity < math.inf:
-        raise ConfigError(f"heterogeneity={heterogeneity!r}: expected a finite number of at least 0")
+    nonnegative("heterogeneity", heterogeneity)
 
     wanted = 24 * (agents * samples * dim + (1 if common_features else agents) * dim**2)
     limits.refuse_beyond(wanted, f"{agents:,} agents x {samples:,} samples x dim {dim:,}")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import one_of, proportion
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams.reading.columns import Encoded
 from tacit.streams.reading.table import Table
@@ -38,10 +39,8 @@ def held_out_rows(
       >>> held_out_rows(5, 0.4, by="time").tolist()
       [False, False, False, True, True]
     """
-    if not 0 < share < 1:
-        raise ConfigError(f"share={share!r}: expected a number above 0 and below 1, as 0.2")
-    if by not in IN_WORDS:
-        raise ConfigError(f"by={by!r}: expected one of {', '.join(IN_WORDS)}")
+    proportion("share", share, "as 0.2")
+    one_of("by", by, IN_WORDS)
     if by == "owner":
         if owner is None:
             raise ConfigError("by='owner', but rows have no owners: name the owner column, or say by='row'")

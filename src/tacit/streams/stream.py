@@ -16,10 +16,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import whole_number
 from tacit.core.contract import Tree
 from tacit.core.errors import DataError
 from tacit.streams.learnt import Learnt
-from tacit.streams.validate import check_count
 
 if TYPE_CHECKING:
     from tacit.streams.reading.preprocessing import Preprocessing
@@ -349,10 +349,10 @@ def from_function(
       >>> tacit.streams.from_function(rounds, agents=5, rounds=20)
       Stream(custom, 5 agents, 2 features, 20 rounds)
     """
-    check_count("agents", agents)
+    whole_number("agents", agents)
     for setting, value in (("rounds", rounds), ("period", period)):
         if value is not None:
-            check_count(setting, value)
+            whole_number(setting, value)
     sizes = np.broadcast_to(np.asarray(data_size, np.int32), (agents,))
     return FunctionStream(
         function,

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import limits
+from tacit.core.checks import whole_number
 from tacit.core.contract import Tree
 from tacit.core.errors import ConfigError
 from tacit.streams.batch import Batch
 from tacit.streams.stream import INT32_MAX, Stream, leaf_spec
-from tacit.streams.validate import check_count
 
 # What a random stream is for: labels' noise must not depend on how many features were drawn before it.
 TRUTH, OFFSET, FEATURES, LABELS = range(4)
@@ -65,11 +65,11 @@ class DriftStream(Stream):
         seed: int,
     ) -> None:
         for setting, count in (("agents", agents), ("dim", dim), ("batch", batch)):
-            check_count(setting, count)
+            whole_number(setting, count)
         for setting, limit in (("rounds", rounds), ("repeat_every", repeat_every)):
             if limit is not None:
-                check_count(setting, limit)
-        check_count("seed", seed, least=0)
+                whole_number(setting, limit)
+        whole_number("seed", seed, least=0)
         for setting, strength in (("noise", noise), ("drift", drift), ("heterogeneity", heterogeneity)):
             if not 0 <= strength <= LARGEST:
                 raise ConfigError(f"{setting}={strength!r}: expected a finite 32-bit number of at least 0")

@@ -6,35 +6,19 @@ rounds later is named where it stands.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ConfigError, DataError
-
-Task = Literal["binary", "multiclass", "regression"]
-TASKS: tuple[Task, ...] = ("binary", "multiclass", "regression")
-
-LARGEST_COUNT = 2**63 - 1
+from tacit.core.checks import one_of
+from tacit.core.errors import DataError
+from tacit.streams.batch import TASKS, Task
 
 Assignment = Sequence[NDArray[Any]] | Sequence[Sequence[int]] | Sequence[int] | NDArray[Any]
 """Which rows are whose: one array of row indices per agent, or one agent id per row."""
-
-
-def check_count(setting: str, value: int, least: int = 1, most: int = LARGEST_COUNT) -> None:
-    """Refuse a setting that is no whole number from `least` to `most`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise ConfigError(f"{setting}={value!r}: expected a whole number of at least {least}")
-    if number > most:
-        raise ConfigError(f"{setting}={number:,}: expected a whole number of at most {most:,}")
 
 
 @dataclass(frozen=True)
@@ -97,8 +81,7 @@ def check_labels(
 
     Binary labels may be given as -1/+1 or as 0/1, which becomes -1/+1. `exact`: see `check_features`.
     """
-    if task not in TASKS:
-        raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+    one_of("task", task, TASKS)
     origin = origin or Origin()
     given = np.asarray(y)
     if given.shape != (rows,):

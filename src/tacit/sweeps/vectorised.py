@@ -25,6 +25,7 @@ from tacit.core.errors import ConfigError, TacitError
 from tacit.experiments.references import made
 from tacit.metrics import consensus_distance
 from tacit.results import Run
+from tacit.runtime.program_cache import keep_programs
 from tacit.runtime.programs import compiled
 from tacit.simulator.api import NOTED_BYTES
 from tacit.simulator.checkpoint import Log
@@ -138,6 +139,7 @@ def simulate_together(
     Returns:
       One run per setting, with the figures of a run by itself, apart from rounding. Ctrl-C is raised.
     """
+    keep_programs()
     with jax.enable_x64(options.dtype == jnp.float64):
         return _Together(choices, lifted, objective, graph, stream, options).runs()
 

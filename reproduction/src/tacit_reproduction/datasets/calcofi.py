@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import whole_number
 from tacit.core.errors import DataError
 from tacit.streams.arrivals import ArrivalStream, check_rounds
 from tacit.streams.batch import Batch
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading.npz import read_npz
-from tacit.streams.validate import check_count
 from tacit_reproduction.datasets import fetch as datasets
 
 COLUMNS = ("Depthm", "T_degC", "O2ml_L", "O2Sat")
@@ -67,7 +67,7 @@ class CalcofiStream(ArrivalStream):
 
     def test(self, count: int, seed: int = 0) -> Batch:
         """Return `count` bottles that no agent holds, drawn at random from all places and times, each once at most."""
-        check_count("count", count)
+        whole_number("count", count)
         if count > len(self._free):
             raise DataError(
                 f"{count} bottles to test with, but only {len(self._free)} that nobody holds: share out fewer"
@@ -97,8 +97,8 @@ def calcofi(agents: int, *, samples: int = 80_000, rounds: int = 2000, seed: int
     References: Gauthier (2023), sec. 4.4.4; the CalCOFI bottle database.
     """
     for setting, count in (("agents", agents), ("samples", samples)):
-        check_count(setting, count)
-    check_count("seed", seed, least=0)
+        whole_number(setting, count)
+    whole_number("seed", seed, least=0)
     check_rounds(rounds, agents)
     ends = np.cumsum(np.resize(GROUPS, agents))
     sizes = np.diff(samples * ends // ends[-1], prepend=0)

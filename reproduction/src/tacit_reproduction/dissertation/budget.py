@@ -81,7 +81,6 @@ class Cell(NamedTuple):  # one setting, or the best fixed point; `quick` says at
 
 
 def run(task: tuple[Cell, int, int], method: Callable[[Cell, int], Algorithm], any_time: bool) -> dict[str, Any]:
-    """Run one setting at all horizons, as one run where steps do not depend on them; totals are per agent."""
     cell, seeds, first = task
     horizons = HORIZONS[cell.quick]
     if cell.kind == "best":
@@ -110,7 +109,6 @@ def _best(data: Stream, horizons: Sequence[int], window: int) -> list[float]:
 
 
 def words(row: Row) -> str:
-    """Return what a run is called in figures."""
     epsilon, released = row.factors["epsilon"], ", dual released" * (row.factors["dual"] == "released")
     noise = f"eps = {epsilon:g}" if epsilon != math.inf else "no noise"
     return "without the budget" if row.factors["kind"] == "free" else noise + released

@@ -87,7 +87,6 @@ def loss(stream: Stream, models: Floats) -> float:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one setting at all speeds: dynamic regret per client, also of never learning, and path lengths."""
     cell, seeds, first = task
     geometry = GEOMETRIES[cell.geometry]
     # One repeat for each speed and seed, speed by speed: the simulator runs them all at once.

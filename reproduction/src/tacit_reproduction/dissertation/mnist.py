@@ -76,7 +76,6 @@ def mechanism(cell: Cell, batch: int, held: int) -> Mechanism:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one setting and judge the clients' models before and after they are mixed, and their mean."""
     cell, seeds, first = task
     design, images = DESIGNS[cell.quick], load()
     objective = objectives.cnn(**design.network)

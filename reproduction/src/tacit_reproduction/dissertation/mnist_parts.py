@@ -37,7 +37,6 @@ class Images(NamedTuple):  # training and test images as rows of grey values fro
 
 @functools.cache
 def load() -> Images:
-    """Load MNIST; where it cannot be had the error says where it was looked for."""
     data = mnist()
     grey = np.rint(255 * data.x).astype(np.uint8)  # as published: a quarter of the memory on the device
     train, test = data.parts["train"], data.parts["test"]

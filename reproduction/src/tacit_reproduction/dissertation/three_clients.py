@@ -67,7 +67,6 @@ def mechanism(noise: str) -> Mechanism:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one setting: models on the way, regret, and what privacy was spent."""
     cell, seeds, first = task
     objective = objectives.logistic(l2=GAMMA)
     run = finished_run(

@@ -48,7 +48,6 @@ def cells(quick: bool) -> list[tuple[str, int]]:
 
 
 def run(task: tuple[tuple[str, int], int, int]) -> list[Row]:
-    """Run a method for so many rounds on both kinds of network, all seeds of both at once."""
     (name, rounds), seeds, first = task
     worlds = [world(network, first + k) for network in (CONNECTED, DRAWN) for k in range(seeds)]
     found = finished_run(

@@ -29,7 +29,6 @@ TRUE, FOUND, ONE, CHANCE, KNOWING = "true clusters", "found clusters", "one mode
 
 
 def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
-    """Learn one model, look for clusters, and learn a model for each; rho of all rounds together is 0 without noise."""
     records, spreads, rho, seeds, first = task
     whole = range(first, first + seeds)
     worlds = [pgfl.world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]

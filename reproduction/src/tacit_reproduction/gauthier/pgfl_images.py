@@ -75,7 +75,6 @@ def organs(quick: bool) -> list[Wanted]:
 
 
 def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
-    """Run a cell on images of a source for some norms; a row per norm."""
     (source, cell, norms), seeds, first = task
     group, whole = GROUPS[cell.group], range(first, first + seeds)
     data = images(source, group.classes)
@@ -103,7 +102,6 @@ def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
 
 
 def gain(results: Results, cell: Cell, where: str, when: str = "end", than: Cell | None = None) -> Pair:
-    """Return accuracies with mixing and, if nothing else is said, without, in one setting."""
     cells = (cell, than or Cell(cell.group, 0.0))
     both: list[dict[str, Any]] = [{"group": c.group, "tau": c.tau, "fade": c.fade} for c in cells]
     return Pair(f"{cell.group}, {WHEN[when]}", *(results.of(when, where=where, **each) for each in both))

@@ -44,7 +44,6 @@ def tasks(quick: bool, first: int) -> list[Task]:
 
 
 def do(task: Task) -> list[Row]:
-    """Run a task; longer runs than the text's go to the optimum."""
     return pgfl.run(task) if task[-1] == ROUNDS else pgfl_optimum.arrive(task)
 
 

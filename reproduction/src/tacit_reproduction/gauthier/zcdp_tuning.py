@@ -73,7 +73,6 @@ def walk(task: Walk) -> list[Found]:
 
 
 def tuned(team: Crew, name: Name, totals: Sequence[float], clip: float, first: int) -> list[Cell]:
-    """Choose every method's setting at each total; then the constant step that starts like zCDP-NFL."""
     starts = {method: Cell(name, method, totals[0], *settings[0]) for method, settings in KNOWN[name].items()}
     short = tuple(total for total in totals if total <= CLASSIC_UP_TO)
     walks = [

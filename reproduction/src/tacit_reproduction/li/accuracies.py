@@ -59,7 +59,6 @@ class Documents(NamedTuple):  # documents reduced to the widest representation, 
 
 @functools.cache
 def load(columns: int) -> Documents:
-    """Load RCV1 with this many columns; where it cannot be had the error says where it was looked for."""
     data = rcv1(columns)
     return Documents(data.x, data.y, data.parts["train"].stop, data.description)
 
@@ -97,7 +96,6 @@ class Cell(NamedTuple):
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Return all cells, the long ones first: few nodes have many rounds."""
     every = ((n, l2, e) for n in NODES for l2 in LAMBDAS for e in (EPSILONS if l2 == MAIN else EPSILONS[:2]))
     found = [Cell("printed", l2, epsilon, nodes, PRINTED.columns) for nodes, l2, epsilon in every]
     found += [Cell("printed", LAMBDAS[0], 1.0, 1, FEW.columns)]  # every document is within the margin here

@@ -39,7 +39,6 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run a task on the same streams: their comparators are solved for once."""
     (nodes, l2, quick), seeds, first = given
     draw = lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball")  # noqa: E731
     streams = dola.streams_of(draw, seeds, first)

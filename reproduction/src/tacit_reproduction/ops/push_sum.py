@@ -15,7 +15,6 @@ PERCENT = {fraction: f"{100 * fraction:.0f} % stochastic" for fraction in FRACTI
 
 
 def wanted(design: Design) -> list[tuple[str, str, Network]]:
-    """Return (sweep, method, network) of all runs; COL hears every node, whatever the bound."""
     whole = Network(design.main.nodes, design.main.nodes - 1)
     return [
         *(("main", method, whole if method == "COL" else design.main) for method in METHODS),
@@ -123,7 +122,6 @@ def judge(design: Design, results: Results) -> Judgement:
 
 
 def _sizes(results: Results) -> list[Pair]:
-    """Return the largest network's loss beside the smallest's, in units of that."""
     pairs = []
     for fraction, words in PERCENT.items():
         found = results.where(sweep="size", fraction=fraction)
@@ -133,7 +131,6 @@ def _sizes(results: Results) -> list[Pair]:
 
 
 def _slopes(results: Results) -> list[Pair]:
-    """Return by how much the loss changes where the number of neighbours doubles."""
     pairs = []
     for fraction in FRACTIONS:
         found = results.where(sweep="density", fraction=fraction)

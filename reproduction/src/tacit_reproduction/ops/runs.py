@@ -72,7 +72,6 @@ def load(name: str) -> Dataset:
 
 @functools.lru_cache(maxsize=256)
 def deal_out(name: str, nodes: int, fraction: float, seed: int) -> NDArray[np.int32]:
-    """Return (rows,) who holds which sample."""
     holder = np.empty(len(load(name).x), np.int32)
     for node, rows in enumerate(partition.stochastic_adversarial(load(name).x, nodes, fraction, seed=3 * seed)):
         holder[rows] = node

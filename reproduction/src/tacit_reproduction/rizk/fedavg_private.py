@@ -47,7 +47,6 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one kind of noise; clients' numbers of samples and steps are the same for all seeds, all have one model."""
     task, seeds, first = given
     own = np.random.default_rng(CLIENTS)
     sizes, local, batch = (own.integers(low, high + 1, CLIENTS) for low, high in (SIZES, LOCAL_STEPS, BATCH_SIZES))

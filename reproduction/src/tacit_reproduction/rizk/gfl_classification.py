@@ -44,7 +44,6 @@ def shared_out(samples: Samples, seed: int) -> Stream:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one scheme; a server's model speaks for its clients."""
     cell, seeds, first = task
     samples, rng = load(), np.random.default_rng(SERVERS * CLIENTS)
     local, batch = (rng.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))

@@ -60,7 +60,6 @@ def data(covariance: str, seed: int) -> LinearRegression:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one scheme; clients' steps and samples are the same for all seeds, a server's model speaks for them."""
     task, seeds, first = given
     places = [(*place, seed) for place in task.places for seed in range(first, first + seeds)]
     drawn = [data(covariance, seed) for covariance, _, seed in places]

@@ -84,7 +84,6 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def shared_out(samples: Samples, alpha: float, seed: int) -> Star:
-    """Share as many rows of both classes out, unequally in number and in classes."""
     rows = balanced_rows(samples, np.random.default_rng([seed, CLIENTS]))
     own = partition.unequal(samples.y[rows], CLIENTS, SMALLEST, LARGEST, alpha, seed)
     sizes, shape = np.array([len(held) for held in own]), (CLIENTS, LARGEST)
@@ -107,7 +106,6 @@ def optimum(x: Any, y: Any, share: Floats) -> Floats:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one rule on all mixes of classes and seeds at once."""
     task, seeds, first = given
     samples = load(standardised=False)
     stars = [shared_out(samples, alpha, seed) for alpha in MIXES.values() for seed in range(first, first + seeds)]

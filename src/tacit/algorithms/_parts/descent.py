@@ -17,7 +17,7 @@ fewer records than others moves further if one is replaced, and gets more noise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,10 @@ from tacit.algorithms._parts.perturbation import added, perturbation, whole_grad
 from tacit.algorithms.local_step import Optimiser, before_optimiser, is_optimiser
 from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
-from tacit.objectives import Euclidean, MirrorMap
 from tacit.privacy import gradient_parts
+
+if TYPE_CHECKING:
+    from tacit.objectives import MirrorMap
 
 
 class Step(NamedTuple):
@@ -67,8 +69,8 @@ def gradient_step(
 def _by_rate(
     objective: Objective, rate: Callable[[View], Array], mechanism: Mechanism, mirror: MirrorMap | None
 ) -> Step:
-    geometry = Euclidean() if mirror is None else mirror
-    _check_model_noise(mechanism, geometry)
+    _check_model_noise(mechanism, mirror)
+    step = _straight if mirror is None else mirror.step
     data, penalty = gradient_parts(objective, mechanism.clip)
     place = perturbation(mechanism)
     noise, joined = whole_gradient(mechanism)
@@ -87,16 +89,16 @@ def _by_rate(
         gradient = data(at, batch, counted(batch, view), key)
 
         def model() -> Params:
-            return geometry.step(start, scaled(added(gradient, rest(at)), view))
+            return step(start, scaled(added(gradient, rest(at)), view))
 
         return place.value(gradient, lambda gradient: scaled(gradient, view), model)
 
     def moved(at: Params, start: Params, released: Tree, view: View) -> Params:
         def by_gradient(gradient: Tree) -> Params:
-            return geometry.step(start, scaled(whole(at, gradient), view))
+            return step(start, scaled(whole(at, gradient), view))
 
         def by_update(update: Tree) -> Params:
-            return geometry.step(start, added(update, None if penalty is None else scaled(penalty(at), view)))
+            return step(start, added(update, None if penalty is None else scaled(penalty(at), view)))
 
         return place.model(released, by_gradient, by_update)
 
@@ -105,31 +107,38 @@ def _by_rate(
 
 def _by_optimiser(objective: Objective, optimiser: Optimiser, mechanism: Mechanism, mirror: MirrorMap | None) -> Step:
     """The gradient is released, and the step goes by what the optimiser made of it."""
-    geometry = Euclidean() if mirror is None else mirror
+    step = _straight if mirror is None else mirror.step
     gradients = _by_rate(objective, lambda view: jnp.ones(()), mechanism, mirror)
 
     def moved(at: Params, start: Params, update: Tree, view: View) -> Params:
-        return geometry.step(start, jax.tree.map(jnp.negative, update))
+        return step(start, jax.tree.map(jnp.negative, update))
 
     return gradients._replace(moved=moved, optimiser=optimiser)
 
 
-def _check_model_noise(mechanism: Mechanism, geometry: MirrorMap) -> None:
+def _straight(start: Params, step: Tree) -> Params:
+    """Return where a step leads if nothing bends it."""
+    return jax.tree.map(lambda x, s: x - s.astype(x.dtype), start, step)
+
+
+def _check_model_noise(mechanism: Mechanism, mirror: MirrorMap | None) -> None:
     """Refuse noise on a model after a step that does not bound what a record can change there.
 
     A projection on a convex set brings points nearer to each other in the l2 norm but not in the l1 norm (erratum of
     Lemma 1 of Li et al.), so that only an l2 clip bounds the change. Other geometries bound it in no norm.
     """
     clip = mechanism.clip
-    if mechanism.distribution is None or mechanism.perturbs != "model":
+    if mirror is None or mechanism.distribution is None or mechanism.perturbs != "model":
         return
+    from tacit.objectives import Euclidean  # most methods have no mirror map
+
     remedy = "say perturbs='update' or 'gradient' (then the step comes after the noise)"
-    if not isinstance(geometry, Euclidean):
+    if not isinstance(mirror, Euclidean):
         raise ConfigError(
-            f"mechanism {mechanism.name!r} noises the model after a step in {geometry}, where nothing bounds what a "
+            f"mechanism {mechanism.name!r} noises the model after a step in {mirror}, where nothing bounds what a "
             f"record changes; {remedy}"
         )
-    if geometry.within is not None and clip is not None and clip.norm != "l2":
+    if mirror.within is not None and clip is not None and clip.norm != "l2":
         raise ConfigError(
             f"mechanism {mechanism.name!r} clips in the {clip.norm} norm and noises the projected model, whose change "
             f"only the l2 norm bounds; clip in l2, or {remedy}"

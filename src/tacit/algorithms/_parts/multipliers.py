@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.validation import positive_number
+from tacit.core.checks import positive
 from tacit.core.contract import Array, Inbox, Key, Params, Requirement, Tree, View
 
 NEEDS: frozenset[Requirement] = frozenset({"symmetric", "strongly_connected", "fixed", "reliable"})
@@ -55,7 +55,7 @@ def continued(state: State, view: View) -> State:
 
 def validate_penalty(penalty: float) -> float:
     """Return a penalty; refuse one that would not hold agents together."""
-    return positive_number("penalty", penalty, "how hard neighbours are pulled together")
+    return positive("penalty", penalty, "how hard neighbours are pulled together")
 
 
 def pull(state: State, penalty: float, view: View) -> Params:

@@ -33,7 +33,7 @@ from tacit.algorithms._parts.linear_records import Factored, smooth_linear
 from tacit.algorithms._parts.local_problems import Bounded, LocalProblems
 from tacit.algorithms._parts.newton import newton
 from tacit.algorithms._parts.perturbation import perturbation
-from tacit.algorithms._parts.validation import whole_number
+from tacit.core.checks import whole_number
 from tacit.core.contract import Array, Batch, Extent, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.objectives import linear

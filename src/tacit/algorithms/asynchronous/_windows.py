@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import proportion
 from tacit.core.contract import Array, Inbox, Params, View
 from tacit.core.errors import ConfigError
 
@@ -88,8 +89,7 @@ class Late(NamedTuple):
 
     def validated(self) -> Late:
         """Refuse a weight that is none."""
-        if not 0 <= self.decay <= 1:
-            raise ConfigError(f"decay = {self.decay!r}: expected a number from 0 to 1, what a round's delay leaves")
+        proportion("decay", self.decay, "what a round's delay leaves", zero=True, one=True)
         return self
 
 

@@ -18,6 +18,7 @@ from tacit.algorithms.asynchronous._round import around_windows
 from tacit.algorithms.asynchronous._windows import Late, Order, Sharing, Windows
 from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
+from tacit.core.checks import one_of
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.core.errors import ConfigError
 
@@ -87,8 +88,7 @@ def pao_fed(
       Gauthier (2023), thesis, NTNU, ch. 4, Alg. 3 and (4.9)-(4.14); `download="all"` is the ablation of Fig. 4.6 a.
     """
     if variant is not None:
-        if variant not in VARIANTS:
-            raise ConfigError(f"variant = {variant!r}: expected one of {', '.join(VARIANTS)}")
+        one_of("variant", variant, VARIANTS)
         given = {"coordinated": (coordinated, False), "answer": (answer, "next"), "decay": (decay, 1.0)}
         for name, (value, default) in given.items():
             if value not in (default, VARIANTS[variant][name]):

@@ -33,7 +33,7 @@ from tacit.algorithms._parts.sampling import (
     systematic_draw,
     uniform_cohort,
 )
-from tacit.algorithms._parts.validation import whole_number
+from tacit.core.checks import proportion, whole_number
 from tacit.core.contract import Array, Batch, Key, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError, DataError
 
@@ -66,8 +66,7 @@ Probabilities = Literal["uniform", "current", "sampled"] | Shares
 
 def validate_floor(floor: float) -> None:
     """Refuse a share of uniform sampling with which a record could have probability 0."""
-    if not 0 < floor <= 1:
-        raise ConfigError(f"floor = {floor!r}: expected a share of uniform sampling above 0, at most 1; 0.1 is usual")
+    proportion("floor", floor, "the share of uniform sampling; 0.1 is usual", one=True)
 
 
 class Sampling(NamedTuple):
@@ -91,12 +90,8 @@ def validate_probabilities(
         raise ConfigError(f"probabilities = {probabilities!r}: expected 'uniform', 'current', 'sampled' or Shares")
     if probabilities != "sampled" or batch_size is None:
         return Sampling(probabilities, None, 0)
-    if isinstance(records, bool) or not isinstance(records, int) or records < 1:
-        raise ConfigError(
-            f"records = {records!r} with probabilities='sampled': expected how many records the largest data set has, "
-            "max(stream.data_size), since a client keeps a share for each"
-        )
-    return Sampling(probabilities, None, records)
+    size = "with probabilities='sampled' the records of the largest data set, max(stream.data_size): each has a share"
+    return Sampling(probabilities, None, whole_number("records", records, size))
 
 
 def _validated_shares(shares: Shares, batch_size: PerClient | None) -> tuple[Shares, int]:

@@ -15,10 +15,30 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.local_steps import Training
+from tacit.algorithms._parts.local_steps import Training, locally_optimised
+from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
+from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms._parts.sampling import uniform_cohort
-from tacit.algorithms._parts.validation import whole_number
-from tacit.core.contract import Array, Batch, Inbox, Key, Outbox, Params, Phase, Tree, View, share, unprotected
+from tacit.core.checks import whole_number
+from tacit.core.contract import (
+    Algorithm,
+    Array,
+    Batch,
+    Inbox,
+    Key,
+    Objective,
+    Outbox,
+    Params,
+    Phase,
+    PrivacyStatement,
+    Tree,
+    View,
+    share,
+    unprotected,
+)
+
+Init = Callable[[Key, Params, Mapping[str, View]], Any]
+Collect = Callable[[Key, Any, Inbox, View], Any]
 
 
 class Server(NamedTuple):
@@ -29,7 +49,7 @@ class Server(NamedTuple):
     """(L,) slots of the clients that it calls in this round; (0,) where it calls all of them."""
 
 
-def server_init(cohort: int | None) -> Callable[[Key, Params, Mapping[str, View]], Server]:
+def server_init(cohort: int | None) -> Init:
     """Return what makes a server's first state."""
     return lambda key, params, views: Server(params, jnp.zeros(cohort or 0, jnp.int32))
 
@@ -70,3 +90,33 @@ def called_rounds(training: Training, cohort: int | None) -> tuple[Phase, Phase]
         Phase("downlink", call, unprotected, download, send, source="server", target="client"),
         Phase("uplink", train, training.mechanism, collect, upload, "client", "server", answers="downlink"),
     )
+
+
+def averaging_rounds(
+    name: str,
+    objective: Objective,
+    training: Training,
+    privacy: PrivacyStatement,
+    missing: IfMissing,
+    cohort: int | None,
+    local_steps: PerClient,
+    batch_size: PerClient | None,
+    server: Init | None = None,
+    collect: Collect | None = None,
+) -> Algorithm:
+    """Return the method of such rounds, whose server averages unless `collect` does otherwise."""
+    down, up = called_rounds(training, cohort)
+    made = Algorithm(
+        name=name,
+        objective=objective,
+        init={"client": first_model, "server": server or server_init(cohort)},
+        phases=(down, up if collect is None else up._replace(absorb=collect)),
+        model=lambda state: state.w,
+        requires=link_requirements(missing),
+        privacy=privacy,
+        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
+        learner="client",
+        missing=missing,
+        predictor="server",
+    )
+    return locally_optimised(made, training)

@@ -16,10 +16,10 @@ mean of all here, a weighted mean of the neighbours there.
 from __future__ import annotations
 
 from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms._parts.local_steps import locally_optimised, sampled_training
+from tacit.algorithms._parts.local_steps import sampled_training
 from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
-from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
-from tacit.algorithms.federated._server_round import average, called_rounds, server_init
+from tacit.algorithms._parts.per_client import PerClient, around_one_server
+from tacit.algorithms.federated._server_round import average, averaging_rounds
 from tacit.algorithms.local_step import LocalStep, optimised, rate_of
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
@@ -39,6 +39,8 @@ from tacit.core.contract import (
 )
 from tacit.core.errors import ConfigError
 from tacit.privacy import statement
+
+TEXT = "epsilon(i) growing linearly, per client, with a probability below 1 (Rizk (2023), (2.69))"
 
 
 @register("Dissertation, sec. 5.5, baseline", title="Federated averaging (FedAvg)")
@@ -84,7 +86,9 @@ def fedavg(
       Dissertation on private online optimisation, sec. 5.5; with a cohort Rizk (2023), thesis, EPFL, ch. 2.
     """
     if cohort is not None:
-        return _sampled(objective, step, mechanism, missing, cohort, local_steps, batch_size)
+        training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+        said = statement(mechanism, TEXT)
+        return averaging_rounds("fedavg", objective, training, said, missing, cohort, local_steps, batch_size)
     if batch_size is not None or not (isinstance(local_steps, int) and local_steps == 1):
         raise ConfigError(
             f"local_steps = {local_steps!r}, batch_size = {batch_size!r} without a cohort; say how many clients the "
@@ -126,31 +130,3 @@ def fedavg(
         predictor="client",
     )
     return optimised(made, descent, lambda state: state)
-
-
-def _sampled(
-    objective: Objective,
-    step: LocalStep,
-    mechanism: Mechanism,
-    missing: IfMissing,
-    cohort: int,
-    local_steps: PerClient,
-    batch_size: PerClient | None,
-) -> Algorithm:
-    training = sampled_training(objective, step, mechanism, local_steps, batch_size)
-    made = Algorithm(
-        name="fedavg",
-        objective=objective,
-        init={"client": first_model, "server": server_init(cohort)},
-        phases=called_rounds(training, cohort),
-        model=lambda state: state.w,
-        requires=link_requirements(missing),
-        privacy=statement(
-            mechanism, "epsilon(i) growing linearly, per client, with a probability below 1 (Rizk (2023), (2.69))"
-        ),
-        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
-        learner="client",
-        missing=missing,
-        predictor="server",
-    )
-    return locally_optimised(made, training)

@@ -12,13 +12,13 @@ clip holds whatever mu is.
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.local_steps import locally_optimised, sampled_training
-from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
-from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
-from tacit.algorithms._parts.validation import positive_number
-from tacit.algorithms.federated._server_round import called_rounds, server_init
+from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.mixing import IfMissing
+from tacit.algorithms._parts.per_client import PerClient
+from tacit.algorithms.federated._server_round import averaging_rounds
 from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
+from tacit.core.checks import positive
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.privacy import statement
 
@@ -68,19 +68,7 @@ def fedprox(
     References:
       Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith (2020), Alg. 2.
     """
-    pull = positive_number("proximal", proximal, "the strength of the pull; without one use fedavg")
+    pull = positive("proximal", proximal, "the strength of the pull; without one use fedavg")
     training = sampled_training(objective, step, mechanism, local_steps, batch_size, pull)
-    made = Algorithm(
-        name="fedprox",
-        objective=objective,
-        init={"client": first_model, "server": server_init(cohort)},
-        phases=called_rounds(training, cohort),
-        model=lambda state: state.w,
-        requires=link_requirements(missing),
-        privacy=statement(mechanism),
-        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
-        learner="client",
-        missing=missing,
-        predictor="server",
-    )
-    return locally_optimised(made, training)
+    said = statement(mechanism)
+    return averaging_rounds("fedprox", objective, training, said, missing, cohort, local_steps, batch_size)

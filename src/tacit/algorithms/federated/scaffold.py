@@ -25,11 +25,11 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.local_steps import sampled_training
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
-from tacit.algorithms._parts.validation import positive_number
 from tacit.algorithms.federated._server_round import average, called_rounds
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.algorithms.tracking._released import divided, minus, nothing
+from tacit.core.checks import positive
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -112,7 +112,7 @@ def scaffold(
     References:
       Karimireddy, Kale, Mohri, Reddi, Stich and Suresh (2020), Alg. 1.
     """
-    further = positive_number("server_step", server_step, "how much of the clients' mean way the server goes")
+    further = positive("server_step", server_step, "how much of the clients' mean way the server goes")
     if mechanism.distribution is None:
         mechanism = mechanism._replace(perturbs="gradient")
     training = sampled_training(objective, step, mechanism, local_steps, batch_size)

@@ -22,15 +22,14 @@ from typing import Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.local_steps import locally_optimised, sampled_training
-from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
-from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
-from tacit.algorithms._parts.validation import fraction, positive_number
-from tacit.algorithms.federated._server_round import average, called_rounds
+from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.mixing import IfMissing
+from tacit.algorithms._parts.per_client import PerClient
+from tacit.algorithms.federated._server_round import average, averaging_rounds
 from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
+from tacit.core.checks import one_of, positive, proportion
 from tacit.core.contract import Algorithm, Array, Inbox, Key, Mechanism, Objective, Params, View, unprotected
-from tacit.core.errors import ConfigError
 from tacit.privacy import statement
 
 Variant = Literal["adam", "adagrad", "yogi"]
@@ -97,8 +96,8 @@ def fedavgm(
     References:
       Hsu, Qi and Brown (2019), sec. 4.
     """
-    further = positive_number("server_step", server_step, "how far the server goes along its momentum")
-    beta = fraction("momentum", momentum, "the share that is kept")
+    further = positive("server_step", server_step, "how far the server goes along its momentum")
+    beta = proportion("momentum", momentum, "the share that is kept", zero=True)
 
     def update(state: Server, delta: Params) -> Server:
         kept = jax.tree.map(lambda m, d: beta * m + d, state.momentum, delta)
@@ -157,11 +156,11 @@ def fedadam(
     References:
       Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan (2021), Alg. 2.
     """
-    further = positive_number("server_step", server_step, "the server's step size")
-    small = positive_number("tau", tau, "added to the root of the squares")
-    first, second = fraction("momentum", momentum, "the share that is kept"), fraction("decay", decay, "what is kept")
-    if variant not in get_args(Variant):
-        raise ConfigError(f"variant = {variant!r}: expected one of {', '.join(get_args(Variant))}")
+    further = positive("server_step", server_step, "the server's step size")
+    small = positive("tau", tau, "added to the root of the squares")
+    first = proportion("momentum", momentum, "the share that is kept", zero=True)
+    second = proportion("decay", decay, "what is kept", zero=True)
+    one_of("variant", variant, get_args(Variant))
 
     def squared(v: Array, d: Array) -> Array:
         square = d * d
@@ -195,7 +194,6 @@ def _rounds(
     first_square: float,
 ) -> Algorithm:
     training = sampled_training(objective, step, mechanism, local_steps, batch_size)
-    down, up = called_rounds(training, cohort)
 
     def server(key: Key, params: Params, views: Mapping[str, View]) -> Server:
         nothing = jax.tree.map(jnp.zeros_like, params)
@@ -208,17 +206,7 @@ def _rounds(
         after: Server = jax.tree.map(lambda new, old: jnp.where(heard, new, old), update(state, delta), state)
         return after
 
-    made = Algorithm(
-        name=name,
-        objective=objective,
-        init={"client": first_model, "server": server},
-        phases=(down, up._replace(absorb=collect)),
-        model=lambda state: state.w,
-        requires=link_requirements(missing),
-        privacy=statement(mechanism),
-        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
-        learner="client",
-        missing=missing,
-        predictor="server",
+    said = statement(mechanism)
+    return averaging_rounds(
+        name, objective, training, said, missing, cohort, local_steps, batch_size, server=server, collect=collect
     )
-    return locally_optimised(made, training)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
+from tacit.core.checks import one_of
 from tacit.core.contract import Array, Batch, Clip, Mechanism, Params, Tree
 from tacit.core.errors import ConfigError
 from tacit.privacy import clipped_mean
@@ -136,8 +137,7 @@ def constraints_released(data: Values, c: Values, clip: Clip | None) -> DualObse
 
 def validate_noise(name: str, mechanism: Mechanism, dual: Dual, kinds: Both) -> None:
     """Refuse noise that cannot go where the method puts it."""
-    if dual not in get_args(Dual):
-        raise ConfigError(f"dual = {dual!r}: expected one of {', '.join(get_args(Dual))}")
+    one_of("dual", dual, get_args(Dual))
     if mechanism.distribution is not None and mechanism.perturbs == "model":
         raise ConfigError(
             f"mechanism {mechanism.name!r} noises the model, but {name} releases what it learns of loss and "

@@ -23,6 +23,7 @@ from tacit.algorithms.mirror._duals import primal_dual
 from tacit.algorithms.mirror._observations import Dual
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_schedule, inverse_sqrt
+from tacit.core.checks import nonnegative
 from tacit.core.contract import Algorithm, Array, Mechanism, Objective, Schedule, View, unprotected
 from tacit.core.errors import ConfigError
 from tacit.objectives import Constraint, Euclidean, MirrorMap, spending_limit
@@ -110,8 +111,7 @@ def constrained_mirror_descent(
     References:
       Dissertation on private online optimisation, ch. 3, Alg. 1.
     """
-    if not (isinstance(damping, int | float) and 0 <= damping < math.inf):
-        raise ConfigError(f"damping = {damping!r}: expected a finite number from 0 on, the gamma of the text")
+    nonnegative("damping", damping, "the gamma of the text")
     eta = as_schedule(step)
 
     def ascend(duals: Array, values: Array, changes: Array, view: View) -> Array:

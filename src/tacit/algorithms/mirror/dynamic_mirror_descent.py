@@ -14,11 +14,11 @@ eta_0 falls with T, as in eta = c / sqrt(T).
 from __future__ import annotations
 
 from tacit.algorithms._parts.mixing import IfMissing
-from tacit.algorithms._parts.validation import whole_number
 from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.mirror.mirror_descent import EUCLIDEAN, mirror_descent
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import inverse_sqrt
+from tacit.core.checks import whole_number
 from tacit.core.contract import Algorithm, Mechanism, Objective, unprotected
 from tacit.objectives import MirrorMap
 

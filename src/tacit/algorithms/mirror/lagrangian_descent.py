@@ -17,13 +17,12 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.validation import whole_number
 from tacit.algorithms.mirror._duals import primal_dual
 from tacit.algorithms.mirror._observations import Dual
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import as_schedule
+from tacit.core.checks import positive, whole_number
 from tacit.core.contract import Algorithm, Array, Mechanism, Objective, View, unprotected
-from tacit.core.errors import ConfigError
 from tacit.objectives import Constraint, Euclidean, MirrorMap, spending_limit
 
 EUCLIDEAN = Euclidean()
@@ -75,8 +74,7 @@ def lagrangian_descent(
     """
     whole_number("rounds", rounds, "the T that step sizes are made for")
     bold = math.sqrt(rounds) if boldness is None else boldness
-    if not (isinstance(bold, int | float) and 0 < bold < math.inf):
-        raise ConfigError(f"boldness = {boldness!r}: expected a number above 0, the V of the text")
+    positive("boldness", bold, "the V of the text")
     alpha = max(rounds, bold * math.sqrt(rounds))
 
     def ascend(queues: Array, values: Array, changes: Array, view: View) -> Array:

@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.mixing import IfMissing, link_requirements
-from tacit.algorithms._parts.validation import fraction
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import minus, nothing, released_gradient
+from tacit.core.checks import proportion
 from tacit.core.contract import (
     Algorithm,
-    Batch,
     Inbox,
     Key,
     Mechanism,
@@ -101,11 +100,8 @@ def decentralised_momentum(
     References:
       Lin, Karimireddy, Stich and Jaggi (2021), Alg. 1; graphs of one peer: Ying et al. (2021).
     """
-    beta = fraction("momentum", momentum, "the share of the buffer that is kept")
+    beta = proportion("momentum", momentum, "the share of the buffer that is kept", zero=True)
     taken = released_gradient(objective, step, mechanism)
-
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         gradient = taken.gradient(state.x, released, view)
@@ -120,7 +116,7 @@ def decentralised_momentum(
         name="decentralised_momentum",
         objective=objective,
         init={"peer": first_state},
-        phases=(Phase("peers", compute, taken.mechanism, absorb, emit),),
+        phases=(Phase("peers", taken.taken_at(lambda state: state.x), taken.mechanism, absorb, emit),),
         model=lambda state: state.x,
         requires=REQUIRES | link_requirements(missing),
         privacy=statement(mechanism),

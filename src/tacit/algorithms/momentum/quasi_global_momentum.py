@@ -14,14 +14,13 @@ from __future__ import annotations
 import jax
 
 from tacit.algorithms._parts.mixing import IfMissing, link_requirements
-from tacit.algorithms._parts.validation import fraction
 from tacit.algorithms.momentum.local_momentum import REQUIRES, State, first_state, length, pushed
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import divided, minus, released_gradient
+from tacit.core.checks import proportion
 from tacit.core.contract import (
     Algorithm,
-    Batch,
     Inbox,
     Key,
     Mechanism,
@@ -77,12 +76,9 @@ def quasi_global_momentum(
     References:
       Lin, Karimireddy, Stich and Jaggi (2021), Alg. 1.
     """
-    beta = fraction("momentum", momentum, "the weight of the buffer in a step")
-    mu = beta if memory is None else fraction("memory", memory, "the share of the buffer that is kept")
+    beta = proportion("momentum", momentum, "the weight of the buffer in a step", zero=True)
+    mu = beta if memory is None else proportion("memory", memory, "the share of the buffer that is kept", zero=True)
     taken = released_gradient(objective, step, mechanism)
-
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view, key)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         gradient = taken.gradient(state.x, released, view)
@@ -100,7 +96,7 @@ def quasi_global_momentum(
         name="quasi_global_momentum",
         objective=objective,
         init={"peer": first_state},
-        phases=(Phase("peers", compute, taken.mechanism, absorb, emit),),
+        phases=(Phase("peers", taken.taken_at(lambda state: state.x), taken.mechanism, absorb, emit),),
         model=lambda state: state.x,
         requires=REQUIRES | link_requirements(missing),
         privacy=statement(mechanism),

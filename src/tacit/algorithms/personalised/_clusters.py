@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.algorithms.schedules import evaluated
+from tacit.core.checks import proportion
 from tacit.core.contract import Array, Inbox, Params, View
 from tacit.core.errors import ConfigError
 from tacit.graphs import Topology
@@ -18,8 +19,8 @@ Strength = float | Callable[[Array], Array]
 
 def mixing(tau: Strength, clusters: int) -> Callable[[Params, View], Params]:
     """Return the learning across clusters, Gauthier (2023), (5.10)."""
-    if not callable(tau) and not (isinstance(tau, int | float) and 0 <= tau <= 1):
-        raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1, or a function of the round")
+    if not callable(tau):
+        proportion("tau", tau, "or a function of the round; at 0 clusters stay apart", zero=True, one=True)
 
     def mixed(models: Params, view: View) -> Params:
         if clusters == 1 or (not callable(tau) and tau == 0):

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.errors import ConfigError, DataError
+from tacit.core.checks import whole_number
+from tacit.core.errors import DataError
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -79,8 +80,7 @@ def _validated(released: ArrayLike, clusters: int, weight: ArrayLike | None) -> 
             f"released values of shape {values.shape}: expected (clients, d), all finite; average each client's rounds "
             "first, and leave out a run that diverged"
         )
-    if isinstance(clusters, bool) or not isinstance(clusters, int) or not 1 <= clusters <= len(values):
-        raise ConfigError(f"clusters = {clusters!r}: expected a whole number from 1 to {len(values)}, one client each")
+    whole_number("clusters", clusters, "one client each at the most", most=len(values))
     reliance = np.ones(len(values)) if weight is None else np.asarray(weight, np.float64)
     if reliance.shape != (len(values),) or not (np.isfinite(reliance) & (reliance > 0)).all():
         raise DataError(

@@ -25,9 +25,9 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts import multipliers as admm
 from tacit.algorithms._parts import proximal
-from tacit.algorithms._parts.validation import positive_number, whole_number
 from tacit.algorithms.personalised._clusters import mean_of_others, refuse_unsolvable
 from tacit.algorithms.registry import register
+from tacit.core.checks import one_of, positive, proportion, whole_number
 from tacit.core.contract import (
     Algorithm,
     Array,
@@ -213,12 +213,10 @@ def _actor_critic(judged: Judged, rate: float, width: float) -> Callable[[Key, A
 
 def _validate_tuning(mechanism: Mechanism, tau: float, policy: str, rate: float, width: float, epochs: int) -> None:
     """Refuse settings of the strength that mean nothing, and tuning past the noise."""
-    if policy not in get_args(Policy):
-        raise ConfigError(f"policy = {policy!r}: expected one of {', '.join(get_args(Policy))}")
-    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
-        raise ConfigError(f"tau = {tau!r}: expected a number from 0 (clusters apart) to 1")
-    positive_number("rate", rate, "how far a move of tau goes")
-    positive_number("width", width, "of the interval in which a change of tau is tried")
+    one_of("policy", policy, get_args(Policy))
+    proportion("tau", tau, "at 0 clusters stay apart", zero=True, one=True)
+    positive("rate", rate, "how far a move of tau goes")
+    positive("width", width, "of the interval in which a change of tau is tried")
     whole_number("epochs", epochs, "how often tau moves in a round")
     if policy != "fixed" and (mechanism.distribution is not None or mechanism.perturbs != "model"):
         raise ConfigError(

@@ -31,9 +31,9 @@ import jax.numpy as jnp
 from tacit.algorithms._parts import multipliers as admm
 from tacit.algorithms._parts import proximal
 from tacit.algorithms._parts.sampling import uniform_cohort
-from tacit.algorithms._parts.validation import whole_number
 from tacit.algorithms.personalised._clusters import Strength, mixing, refuse_other_clusters
 from tacit.algorithms.registry import register
+from tacit.core.checks import whole_number
 from tacit.core.contract import (
     Algorithm,
     Array,

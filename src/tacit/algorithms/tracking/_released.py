@@ -8,7 +8,7 @@ is the step itself, so that noise on the model is noise on the step.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,10 @@ class ReleasedGradient(NamedTuple):
     """(where it was taken, what was released, view) -> rate * gradient."""
     gradient: Callable[[Params, Tree, View], Params]
     """(where it was taken, what was released, view) -> the gradient, the regulariser's part included."""
+
+    def taken_at(self, place: Callable[[Any], Params]) -> Callable[[Key, Any, Batch, View], tuple[Any, Tree]]:
+        """Return the compute of a phase that releases the gradient at a place of the state, and leaves the state."""
+        return lambda key, state, batch, view: (state, self.value(place(state), batch, view, key))
 
 
 def released_gradient(objective: Objective, step: StepSize, mechanism: Mechanism) -> ReleasedGradient:

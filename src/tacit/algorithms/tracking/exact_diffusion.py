@@ -21,7 +21,6 @@ from tacit.algorithms.tracking._released import released_gradient
 from tacit.algorithms.tracking.extra import NEEDS
 from tacit.core.contract import (
     Algorithm,
-    Batch,
     Inbox,
     Key,
     Mechanism,
@@ -78,9 +77,6 @@ def exact_diffusion(objective: Objective, step: StepSize = 0.1, mechanism: Mecha
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, params)
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.w, batch, view, key)
-
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         psi = jax.tree.map(lambda w, step: w - step, state.w, taken.step(state.w, released, view))
         phi = jax.tree.map(lambda new, w, old: new + (w - old), psi, state.w, state.psi)
@@ -94,7 +90,7 @@ def exact_diffusion(objective: Objective, step: StepSize = 0.1, mechanism: Mecha
         name="exact_diffusion",
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, taken.mechanism, absorb, emit),),
+        phases=(Phase("peers", taken.taken_at(lambda state: state.w), taken.mechanism, absorb, emit),),
         model=lambda state: state.w,
         requires=NEEDS,
         privacy=statement(mechanism),

@@ -23,7 +23,6 @@ from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import nothing, released_gradient
 from tacit.core.contract import (
     Algorithm,
-    Batch,
     Inbox,
     Key,
     Mechanism,
@@ -89,9 +88,6 @@ def extra(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unp
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return first(params)
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view, key)
-
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         step = taken.step(state.x, released, view)
         before = jax.tree.map(lambda h, new, old: h + (new - old), state.before, step, state.step)
@@ -105,7 +101,7 @@ def extra(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unp
         name="extra",
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, taken.mechanism, absorb, emit),),
+        phases=(Phase("peers", taken.taken_at(lambda state: state.x), taken.mechanism, absorb, emit),),
         model=lambda state: state.x,
         requires=NEEDS,
         privacy=statement(mechanism),

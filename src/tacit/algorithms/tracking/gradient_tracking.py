@@ -25,7 +25,6 @@ from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import minus, nothing, released_gradient
 from tacit.core.contract import (
     Algorithm,
-    Batch,
     Inbox,
     Key,
     Mechanism,
@@ -105,9 +104,6 @@ def gradient_tracking(
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return first_state(params)
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(state.x, batch, view, key)
-
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         gradient = taken.gradient(state.x, released, view)
         y = tracked(state.tracker, gradient, state.gradient)
@@ -123,7 +119,7 @@ def gradient_tracking(
         name="gradient_tracking",
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, taken.mechanism, absorb, emit),),
+        phases=(Phase("peers", taken.taken_at(lambda state: state.x), taken.mechanism, absorb, emit),),
         model=lambda state: state.x,
         requires=frozenset({"doubly_stochastic", "connected_over_time", "reliable"}),
         privacy=statement(mechanism),

@@ -28,7 +28,6 @@ from tacit.algorithms.tracking.gradient_tracking import tracked
 from tacit.core.contract import (
     Algorithm,
     Array,
-    Batch,
     Inbox,
     Key,
     Mechanism,
@@ -95,9 +94,6 @@ def push_diging(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, jnp.ones((), views["peers"].out.weight.dtype), nothing(params), nothing(params))
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, taken.value(ratio(state), batch, view, key)
-
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         idle = passes_on(view, state.mass)
         found = taken.gradient(ratio(state), released, view)
@@ -115,7 +111,7 @@ def push_diging(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism
         name="push_diging",
         objective=objective,
         init={"peer": init},
-        phases=(Phase("peers", compute, taken.mechanism, absorb, emit),),
+        phases=(Phase("peers", taken.taken_at(ratio), taken.mechanism, absorb, emit),),
         model=ratio,
         requires=frozenset({"strongly_connected", "sender_normalised", "reliable"}),
         privacy=statement(mechanism),

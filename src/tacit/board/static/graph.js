@@ -9,7 +9,7 @@ import { key } from "./palette.js";
 import { Sheet } from "./sheet.js";
 import { glossary, MEASURES } from "./words.js";
 
-const ROWS = 25;
+const ROWS = 25, MOST_MARKED = 3000;
 const SPEEDS = [["4", "4 frames/s"], ["12", "12 frames/s"], ["30", "30 frames/s"], ["60", "60 frames/s"]];
 
 /** Let a worker find places for agents; `seen` gets them as they become better. */
@@ -31,12 +31,12 @@ export async function graph(place, run, { feed, alive, onClose }) {
   const { nodes, links } = shape, unit = shape.aggregated ? "group" : "agent";
   const state = { measure: shape.measures[0], at: Math.max(0, shape.rounds.length - 1), playing: null, speed: 12, page: 0, order: "id", own: false };
   const stores = new Map(), busy = h("p", { class: "busy", role: "status" }, "Finding places"), tip = h("div", { class: "tip", hidden: true });
-  const frames = () => {
-    if (!stores.has(state.measure)) stores.set(state.measure, new Frames(run.id, state.measure, shape.rounds, nodes.length));
-    return stores.get(state.measure);
+  const frames = (measure = state.measure) => {
+    if (!stores.has(measure)) stores.set(measure, new Frames(run.id, measure, shape.rounds, nodes.length));
+    return stores.get(measure);
   };
 
-  const sheet = new Sheet({ nodes, links, states: shape.states, pressed: (k) => choose(k), pointed: (k) => point(k) });
+  const sheet = new Sheet({ nodes, links, pressed: (k) => choose(k), pointed: (k) => point(k) });
   onClose(() => sheet.close());
   // What a benchmark reads: frames that were drawn, and the time that drawing took.
   place.drawn = sheet.drawn;
@@ -79,9 +79,23 @@ export async function graph(place, run, { feed, alive, onClose }) {
     sheet.kind = { cluster: "group", presence: "presence" }[state.measure] ?? "number";
     sheet.levels = store.levels(at, state.own);
     sheet.draw();
+    markAway(at);
     if (!store.values(Math.min(shape.rounds.length - 1, at + store.each))) store.fetch(at).catch(() => {});
     explain(store);
     if (rows.open) listSoon();
+  }
+
+  /** Draw links as dead where one of their ends was away in the round. */
+  async function markAway(at) {
+    if (!shape.measures.includes("presence") || links.length > MOST_MARKED) return;
+    const store = frames("presence");
+    try {
+      await store.fetch(at);
+    } catch { return; }
+    if (!alive() || state.at !== at) return;
+    const away = store.values(at)?.map((value) => value !== null && value < 0.5) ?? [];
+    sheet.states = links.map(([from, to]) => (away[from] || away[to] ? "dead" : "open"));
+    sheet.draw(true);
   }
 
   /** The legend, made again where its ends have moved. */

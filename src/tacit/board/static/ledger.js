@@ -26,14 +26,21 @@ export function meter({ name, unit, limit, spent, left, runs_out: runsOut = true
     h("progress", { max: "1", value: Math.min(1, share), class: tone, "aria-label": `${name}: ${percent(share)} of the budget is spent` }));
 }
 
-const times = (releases) => releases.reduce((sum, release) => sum + (release.times ?? 1), 0);
+/** What the figure of a peer's ledger means, in words; that of a run says so itself. */
+function meaning({ unit, classes }) {
+  const spent = Math.max(0, ...classes.map((each) => each.spent ?? 0)), factor = Math.exp(spent);
+  if (unit !== "epsilon" || !spent) return null;
+  return h("p", { class: "by" }, `To whoever sees all that this peer sent, any outcome is ${factor < 1000 ? `at most ${factor.toPrecision(3)}` : "possibly more than a thousand"} times as likely with the record that has lost most as without it, but for the chance delta where the budget has one.`);
+}
 
-/** Sums of a class's releases, by round: stairs. */
-function stairs(name, releases, at) {
+const times = (releases) => releases.reduce((sum, release) => sum + (release.times ?? release.rounds ?? 1), 0);
+
+/** What a class's releases have cost by each round, as stairs: their sum, or where each record pays for itself alone the dearest one. */
+function stairs({ name, runs_out: runsOut = true }, releases, at) {
   let sum = 0;
   const rounds = [], mean = [];
   for (const each of releases.filter((release) => release.class === name)) {
-    sum += each.cost;
+    sum = runsOut ? sum + each.cost * (each.times ?? 1) : Math.max(sum, each.cost);
     if (rounds.at(-1) === each.round) mean[mean.length - 1] = sum;
     else { rounds.push(each.round); mean.push(sum); }
   }
@@ -44,24 +51,24 @@ function stairs(name, releases, at) {
 export async function ledger(place, path, { feed, alive, onClose }, source = "ledger") {
   let book = await get(path);
   if (!alive()) return;
-  const shared = new Shared(), spent = new Plot({ title: "Spent over the rounds", unit: book.unit, caption: "The charges of each class, added up. A dashed line is a limit: a release that would cross it is refused.", shared, source });
+  const shared = new Shared(), spent = new Plot({ title: "Spent over the rounds", unit: book.unit, caption: "The charges of each class, added up; of records that are released once, those of the dearest. A dashed line is a limit: a release that would cross it is refused.", shared, source });
   onClose(() => spent.close());
   const top = h("div"), classes = h("div", { class: "classes" }), last = h("div");
-  put(place, h("h2", { class: "unseen" }, "Ledger"), top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
+  put(place, h("h2", { class: path.startsWith("runs/") ? "unseen" : null }, "Ledger"), top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
 
   function show() {
     const { unit, releases } = book;
-    fill(top, h("div", { class: "rollcall" }, badge(book.chain), h("span", { class: "by" }, CHAINS[book.chain])), book.words ? h("p", { class: "verdict" }, book.words) : null);
+    fill(top, h("div", { class: "rollcall" }, badge(book.chain), h("span", { class: "by" }, CHAINS[book.chain])), book.words ? h("p", { class: "verdict" }, book.words.replace(/^./, (first) => first.toUpperCase())) : null, path.startsWith("peers/") ? meaning(book) : null);
     fill(classes, book.classes.map((each) => h("section", { class: "class", "aria-label": each.name }, h("h3", {}, each.name),
       h("div", { class: "left" }, each.limit === null || each.runs_out === false ? `${number(each.spent)} spent` : `${number(each.left)} left`),
-      each.limit === null ? h("p", { class: "by" }, "no limit was set") : meter({ unit, ...each }, false), h("p", { class: "by" }, `${some(times(releases.filter((release) => release.class === each.name)), "release")}, ${each.unit ?? unit} ${number(each.spent)} spent`))));
-    spent.set(book.classes.map((each, k) => stairs(each.name, releases, k)).filter((line) => line.rounds.length),
+      each.limit === null ? h("p", { class: "by" }, "no limit was set") : meter({ unit, ...each }, false), h("p", { class: "by" }, `${some(times(releases.filter((release) => release.class === each.name)), "release")}, ${each.unit ?? unit} ${number(each.spent)} ${each.runs_out === false ? "per record" : "spent"}`))));
+    spent.set(book.classes.map((each, k) => stairs(each, releases, k)).filter((line) => line.rounds.length),
       book.classes.filter((each) => each.limit !== null && each.spent > 0.25 * each.limit).map((each) => ({ value: each.limit, label: `limit of ${each.name}` })));
     spent.element.hidden = !releases.length;
     const timed = releases.some((release) => release.time !== null && release.time !== undefined);
     fill(last, releases.length ? [h("h2", {}, "The last releases"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The last releases" }, h("table", {},
       h("caption", { class: "unseen" }, "The last releases, newest first"), h("thead", {}, h("tr", {}, ["round", ...(timed ? ["time"] : []), "class", `cost (${unit})`].map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", {}, releases.slice(-ROWS).reverse().map((each) => h("tr", {}, h("td", {}, count(each.round)), timed ? h("td", {}, moment(each.time)) : null, h("td", {}, each.class), h("td", {}, number(each.cost)))))))]
+      h("tbody", {}, releases.slice(-ROWS).reverse().map((each) => h("tr", {}, h("td", {}, each.rounds > 1 ? `${count(each.round - each.rounds + 1)} to ${count(each.round)}` : count(each.round)), timed ? h("td", {}, moment(each.time)) : null, h("td", {}, each.class), h("td", {}, number(each.cost)))))))]
       : h("p", { class: "empty" }, "Nothing has been released yet."),
     releases.length ? h("p", { class: "downloads" }, `${some(times(releases), "release")} in all. `, h("button", { type: "button", class: "small", on: { click: () =>
       save(`${fileName(source)}-releases.csv`, "text/csv", csv([["round", "time", "class", `cost (${unit})`], ...releases.map((each) => [each.round, each.time, each.class, each.cost])])) } }, "Download all as CSV")) : null);

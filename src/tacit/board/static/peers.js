@@ -45,6 +45,12 @@ function certificate(peer) {
   return fact("certificate", days < 0 ? "bad" : days < SOON ? "warn" : null, days < 0 ? `ended ${far} ago` : `ends in ${far}`);
 }
 
+/** Errors of the same words once, with the time of the last and how often it came; the latest at the end. */
+function together(errors) {
+  const all = Map.groupBy(errors, (words) => words.replace(/^[\d-]+ [\d:]+ /, ""));
+  return [...all.values()].map((same) => (same.length > 1 ? `${same.at(-1)} (${same.length} times)` : same[0]));
+}
+
 function card(peer, act) {
   const bad = peer.state !== "up", found = troubles(peer), since = !peer.since ? "" : Date.now() / 1000 - peer.since < 2 ? ", just now" : ` for ${duration(Date.now() / 1000 - peer.since)}`;
   const closed = (peer.links ?? []).filter((link) => link.state !== "open"), refusals = Object.entries(peer.refusals ?? {}).filter(([, times]) => times);
@@ -58,8 +64,8 @@ function card(peer, act) {
       closed.length ? [h("dt", {}), h("dd", {}, h("ul", {}, closed.map((link) => h("li", { title: LINKS[link.state] }, badge(link.state), ` ${link.direction === "in" ? "from" : "to"} ${link.peer}`))))] : null,
       fact("refusals", refusals.length ? "warn" : null, refusals.length ? refusals.map(([reason, times]) => `${count(times)} ${reason.replaceAll("_", " ")}`).join(", ") : "none"),
       fact("disk", peer.disk_free !== null && peer.disk_free < LITTLE ? "warn" : null, `${bytes(peer.disk_free)} free`), certificate(peer)),
-    (peer.budget ?? []).map((each) => meter({ ...each, name: each.class })),
-    peer.errors?.length ? [h("h3", { class: "unseen" }, "Last errors"), h("ul", { class: "errors" }, peer.errors.map((words) => h("li", {}, words)))] : null,
+    (peer.budget ?? []).map((each) => meter({ ...each, name: each.class === "all" ? "all records" : each.class })),
+    peer.errors?.length ? [h("h3", { class: "unseen" }, "Last errors"), h("ul", { class: "errors" }, together(peer.errors).map((words) => h("li", {}, words)))] : null,
     h("div", { class: "buttons" }, h("a", { class: "button", href: `#/peers/${part(peer.name)}`, "aria-label": `More of ${peer.name}` }, "More"),
       (peer.may ?? []).filter((verb) => verb in VERBS && (verb === "stop") === (peer.state === "up")).map((verb) => h("button", { type: "button", class: verb === "stop" ? "danger" : null, "aria-label": `${VERBS[verb][0]} ${peer.name}`, on: { click: () => act(peer, verb) } }, `${VERBS[verb][0]} …`))));
 }
@@ -108,7 +114,7 @@ async function history(place, name, { feed, alive, onClose }) {
       plot.element.hidden = !known.length;
     }
   };
-  put(place, grid);
+  put(place, h("h2", {}, "As the board has seen it"), grid);
   put(grid, drawn.map(([, plot]) => plot.element));
   await grow();
   onClose(feed.on("peers", atMost(2000, () => grow().catch(() => {}))));
@@ -132,7 +138,7 @@ export async function view(context) {
     peers = [];
   }
   if (!alive()) return;
-  const roll = h("div", { class: "rollcall", role: "status" }), said = h("div", { role: "alert" }), all = h("div"), drawing = h("details", { class: "map" });
+  const roll = h("div", { class: "rollcall", role: "status" }), said = h("div", { role: "alert" }), all = h("div"), drawing = h("details", { class: "map", open: true });
   const map = federationMap(), before = new Map(), shown = new Map();
   const ways = h("div", { class: "controls" }, choice("Show as", [["cards", "cards"], ["table", "a table"]], asTable ? "table" : "cards", (value) => { asTable = value === "table"; shown.clear(); fill(all); show(); }));
   put(drawing, h("summary", {}, "Links between peers"), map.element);

@@ -6,7 +6,7 @@ import { swatch } from "./looks.js";
 import { columns, csv, fileName, save, standing } from "./saving.js";
 import { ends, Scale, smoothed, thinned, tickText } from "./scales.js";
 
-const LEFT = 58, RIGHT = 14, TOP = 24, BOTTOM = 38, MARKERS = 7;
+const LEFT = 58, RIGHT = 26, TOP = 24, BOTTOM = 38, MARKERS = 7;
 let plots = 0;
 
 const bounded = (line) => Boolean(line.low?.some((value) => value !== null));

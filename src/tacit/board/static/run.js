@@ -52,7 +52,7 @@ export async function view(context) {
 
   function show() {
     say(heading, run.label);
-    fill(top, head(run), run.privacy?.words ? h("p", { class: `words ${run.private ? "verdict" : "by"}` }, run.privacy.words) : null);
+    fill(top, head(run), run.privacy?.words && tab !== "ledger" ? h("p", { class: `words ${run.private ? "verdict" : "by"}` }, run.privacy.words.replace(/^./, (first) => first.toUpperCase())) : null);
     fill(warnings, run.fault ? note("bad", run.fault) : null, (run.warnings ?? []).map((words) => note("warn", words)));
   }
   show();
@@ -64,7 +64,7 @@ export async function view(context) {
   });
   onClose(feed.on("progress", (event) => {
     if (event.id !== id) return;
-    run = { ...run, done: event.done, figures: { ...run.figures, ...event.figures }, updated: Date.now() / 1000 };
+    run = { ...run, done: event.done, rate: event.rate, figures: { ...run.figures, ...event.figures }, updated: Date.now() / 1000 };
     show();
   }));
   onClose(feed.on("runs", ({ changed }) => (!changed.length || changed.includes(id)) && again()));

@@ -129,10 +129,10 @@ export async function view({ place, feed, alive, onClose }) {
   });
   onClose(feed.on("runs", again));
   onClose(feed.on("state", ({ state }) => state === "open" && again()));
-  onClose(feed.on("progress", ({ id, done, figures }) => {
+  onClose(feed.on("progress", ({ id, done, rate, figures }) => {
     const at = runs.findIndex((run) => run.id === id);
     if (at < 0) { again(); return; }
-    runs = runs.with(at, { ...runs[at], done, figures: { ...runs[at].figures, ...figures }, updated: Date.now() / 1000 });
+    runs = runs.with(at, { ...runs[at], done, rate, figures: { ...runs[at].figures, ...figures }, updated: Date.now() / 1000 });
     showSoon();
   }));
   if (feed.count !== heard) again();

@@ -49,10 +49,11 @@ export class Scale {
   }
 }
 
-/** Return a tick as text: 0.3, 1,000, 2e6, 1e-12. */
+/** Return a tick as text: 0.3, 1,000, 2 M, 1e-12. */
 export function tickText(value) {
-  const size = Math.abs(value);
-  if (size >= 1e6 || (size > 0 && size < 1e-4)) return value.toExponential().replace("e+", "e").replace("-", "−").replace("e-", "e−");
+  const size = Math.abs(value), unit = Math.floor(Math.log10(size) / 3 + 1e-9);
+  if (size >= 1e6 && size < 1e15) return `${tickText(Number((value / 1000 ** unit).toPrecision(6)))} ${" kMGT"[unit]}`;
+  if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential().replace("e+", "e").replace("-", "−").replace("e-", "e−");
   return value.toLocaleString("en-GB", { maximumSignificantDigits: 6 }).replace("-", "−");
 }
 

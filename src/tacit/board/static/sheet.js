@@ -16,14 +16,16 @@ export class Sheet {
   #stale = true;
   #asked = false;
   levels = null;
+  /** State of each link; null: all are open. */
+  states = null;
   kind = "number";
   chosen = null;
   hovered = null;
   /** Frames that were drawn, and milliseconds that drawing them took. */
   drawn = { frames: 0, milliseconds: 0 };
 
-  constructor({ nodes, links, states, pressed, pointed }) {
-    Object.assign(this, { nodes, links, states, pressed, pointed });
+  constructor({ nodes, links, pressed, pointed }) {
+    Object.assign(this, { nodes, links, pressed, pointed });
     this.canvas = h("canvas", { tabindex: "0", role: "application", "aria-roledescription": "graph" });
     this.pen = this.canvas.getContext("2d");
     this.watch = new ResizeObserver(() => this.#resize());

@@ -74,13 +74,15 @@ def _long_lived() -> Iterator[None]:
 
 
 def _prepare(operations: OperationsTable, log: str | None, programs: Path) -> None:
-    """Set up the log, the rights of new files and the folder of compiled programs."""
+    """Set up the log, the rights of new files, the folder of compiled programs and how they are run."""
+    from tacit.peer.node.steps import compute_at_once
     from tacit.peer.operations.logs import Log, configure
     from tacit.runtime.program_cache import keep_programs
 
     if log not in (None, "json", "text"):
         raise ConfigError(f"--log {log!r}: expected json or text")
     configure(log or operations.log, operations.level)  # type: ignore[arg-type]
+    compute_at_once()
     os.umask(0o077)  # the store holds samples, and a model without noise
     try:
         keep_programs(programs)

@@ -16,7 +16,7 @@ import numpy as np
 from tacit.cli.scaffolds.files import toml, toml_key
 from tacit.cli.scaffolds.streams import PORT
 from tacit.core.errors import ConfigError
-from tacit.peer.identity.identity import validate_peer_name
+from tacit.peer.identity.identity import Role, validate_peer_name
 
 JOB = """# What all members agree on: everybody has this same file, and every link begins with its hash.
 
@@ -65,7 +65,13 @@ witness = "witness.json"   # against a ledger that was rolled back; on another d
 
 [operations]               # on 127.0.0.1: /health, /metrics, /status, /predict and /learn
 port = {port}
-"""
+{status}"""
+
+FLEET = """# Whom an observer looks at, and an operator stops and starts: tacit board --peers {folder}/fleet.toml
+identity = "{watch}/observer"   # may read status, and nothing else
+operator = "{watch}/operator"   # may stop and start, too; each act is noted in actions.jsonl
+
+{peers}"""
 
 START = """#!/bin/sh
 # All members on this machine, each a process of its own; they end after the last round of [rounds].
@@ -89,8 +95,12 @@ exit "$failed"
 """
 
 
-AUTHORITY = "ca"
-"""Folder of a federation that holds its authority, and no member."""
+STATUS = """status = "{address}"    # for observers and operators, by certificate: see fleet.toml
+progress = 5                    # rounds; observers may see loss and accuracy, which are made of raw data
+"""
+AUTHORITY, WATCH = "ca", "watch"
+"""Folders of a federation that hold its authority, and its observer and operator; no members."""
+WATCHERS: tuple[Role, ...] = ("observer", "operator")
 
 
 class Samples(NamedTuple):
@@ -132,6 +142,7 @@ def peer_text(
     stream: str,
     last: int | None = None,
     budget: str = "epsilon = 4.0",
+    status: str | None = None,
 ) -> str:
     """Return a peer's settings: its neighbours by link set, and its [stream] as `stream_text` writes it."""
     addresses = {other: address for link in links.values() for other, address in link.sends_to.items()}
@@ -151,7 +162,17 @@ def peer_text(
         if last is None
         else f"deadline = 2.0\nlast = {last}",
         port=0 if last is not None else PORT,
+        status="" if status is None else STATUS.format(address=status),
     )
+
+
+def fleet_text(folder: str, doors: Mapping[str, str]) -> str:
+    """Return the fleet of a federation of this machine: each member with the address of its door for observers."""
+    tables = [
+        f'[peers.{toml_key(name)}]\naddress = "{door}"\nstart = ["tacit", "peer", "run", "{name}/peer.toml"]\n'
+        for name, door in doors.items()
+    ]
+    return FLEET.format(folder=folder, watch=WATCH, peers="\n".join(tables))
 
 
 def ring(names: Sequence[str], ports: Sequence[int]) -> dict[str, Link]:
@@ -174,7 +195,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def enrol(folder: Path, names: Sequence[str]) -> None:
-    """Make an authority and an identity for every member, as each would do on a host of its own."""
+    """Make an authority, and an identity for every member, an observer and an operator, as on hosts of their own."""
     from tacit.peer.identity.authority import init_ca, issue
     from tacit.peer.identity.identity import install, request
 
@@ -184,6 +205,11 @@ def enrol(folder: Path, names: Sequence[str]) -> None:
         asked = request(name, home / "identity")
         certificate = issue(asked.csr, name, folder / AUTHORITY, home / f"{name}.crt")
         install(certificate, folder / AUTHORITY / "ca.crt", home / "identity")
+        certificate.unlink()
+    for role in WATCHERS:
+        home = folder / WATCH / role
+        certificate = issue(request(role, home).csr, role, folder / AUTHORITY, home / f"{role}.crt", role=role)
+        install(certificate, folder / AUTHORITY / "ca.crt", home)
         certificate.unlink()
 
 
@@ -214,7 +240,7 @@ def member_names(owners: Sequence[str]) -> list[str]:
     plain = ["".join(c for c in unicodedata.normalize("NFKD", each) if not unicodedata.combining(c)) for each in owners]
     names = ["".join(c if c.isascii() and (c.isalnum() or c == "-") else "-" for c in each.lower()) for each in plain]
     names = [name.strip("-") or "member" for name in names]
-    names = [name if name[0].isalpha() and name != AUTHORITY else f"owner-{name}" for name in names]
+    names = [name if name[0].isalpha() and name not in (AUTHORITY, WATCH) else f"owner-{name}" for name in names]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise ConfigError(f"two owners would both be called {doubled!r}; give them names that differ in letters")

@@ -13,9 +13,9 @@ from tacit.cli.scaffolds.reading import find_reading, settings_of
 from tacit.config.wording import in_toml
 from tacit.core.errors import ConfigError, DataError
 from tacit.streams import read_table
+from tacit.streams.batch import Task
 from tacit.streams.reading.columns import MOST_CATEGORIES
 from tacit.streams.reading.source import Column, Source
-from tacit.streams.validate import Task
 
 LABELS = ("label", "target", "y", "class", "outcome")
 """Names that a label has where none is named; otherwise it is the last column."""

@@ -7,15 +7,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cryptography import x509
 
 from tacit.core.errors import IdentityError, MessageRefused, said
 from tacit.peer.identity.identity import Holder, Identity, IdentityFiles, Role, holder_of, issued_by, load_identity
 from tacit.peer.identity.pem_files import UNREADABLE, read_file
-from tacit.peer.identity.revocation import RevocationList, read_list, refuse_older
 from tacit.privacy.ledger.open_files import SHORT
+
+if TYPE_CHECKING:
+    from tacit.peer.identity.revocation import RevocationList
 
 T = TypeVar("T")
 
@@ -102,6 +104,8 @@ class IdentityWatch:
         path = self._files.revoked
         if path is None or (known is None and not path.exists()):
             return None
+        from tacit.peer.identity.revocation import read_list, refuse_older
+
         found = read_list(read_file(path), x509.load_pem_x509_certificates(self._own.content.identity.ca_pem), path)
         if known is not None:
             refuse_older(found, known, path)

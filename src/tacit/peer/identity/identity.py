@@ -110,6 +110,11 @@ class Identity:
     """Certificates that are not to be trusted any more; None: the authority has sent no list."""
     role: Role = "peer"
 
+    @property
+    def revocation(self) -> str | None:
+        """A warning where it is on its own list."""
+        return None if self.revoked is None else self.revoked.warning(self)
+
 
 def identity_files(directory: Path) -> IdentityFiles:
     """Return the files of an identity that `install` wrote."""

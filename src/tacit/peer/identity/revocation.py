@@ -53,6 +53,20 @@ class RevocationList:
         """Whether a certificate of the authority, which TLS has verified, is on the list."""
         return der is not None and x509.load_der_x509_certificate(der).serial_number in self.entries
 
+    def status(self) -> dict[str, object]:
+        """Return number, size and names, as plain data."""
+        return {"number": self.number, "entries": len(self.entries), "names": self.names}
+
+    def warning(self, identity: Identity) -> str | None:
+        """Return a warning where an identity is on the list."""
+        entry = self.entries.get(x509.load_pem_x509_certificate(identity.certificate_pem).serial_number)
+        if entry is None:
+            return None
+        return (
+            f"the certificate of {identity.name!r} was revoked {entry.since:%Y-%m-%d %H:%M} UTC: other peers refuse "
+            f"it; if the authority agrees, get a new one: tacit peer request {identity.name}"
+        )
+
     @property
     def names(self) -> list[str]:
         """Names on the list, once each; those of replaced certificates are marked."""
@@ -123,26 +137,6 @@ def install_list(source: Path, directory: Path) -> RevocationList:
         refuse_older(found, known, source)
     replace_file(files.revoked, found.pem, 0o644)
     return found
-
-
-def own_revocation(identity: Identity) -> str | None:
-    """Return a warning where the identity itself is on its list."""
-    if identity.revoked is None:
-        return None
-    entry = identity.revoked.entries.get(x509.load_pem_x509_certificate(identity.certificate_pem).serial_number)
-    if entry is None:
-        return None
-    return (
-        f"the certificate of {identity.name!r} was revoked {entry.since:%Y-%m-%d %H:%M} UTC: other peers refuse it; "
-        f"if the authority agrees, get a new one: tacit peer request {identity.name}"
-    )
-
-
-def list_status(listed: RevocationList | None) -> dict[str, object] | None:
-    """Return number, size and names of a list, as plain data."""
-    if listed is None:
-        return None
-    return {"number": listed.number, "entries": len(listed.entries), "names": listed.names}
 
 
 def named(name: str) -> x509.SubjectAlternativeName:

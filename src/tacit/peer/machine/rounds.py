@@ -85,6 +85,7 @@ class RoundMachine:
         self._own: Message | None = None
         self._received: dict[tuple[int, int, int], Message | None] = {}
         """(phase, round sent, in-slot) -> message, until it is absorbed or too old."""
+        self._masked = [hides(phase.mechanism) for phase in self.algorithm.phases]
         self._masks: dict[tuple[int, int, int], bytes] = {}
         """The same -> tags of its masks; of a masked message the newest version is kept."""
         self._last: tuple[int, State, Message | None, View] | None = None
@@ -277,7 +278,7 @@ class RoundMachine:
         again = place in self._received and self._masks.get(place, b"") == envelope.masks
         if again or place in self._absorbed:
             raise MessageRefused("repeated", f"round {envelope.round} of agent {envelope.sender} is here already")
-        if self._is_masked(envelope.phase):
+        if self._masked[envelope.phase]:
             from tacit.peer.masking.pairing import check_tags
 
             check_tags(envelope.sender, envelope.masks, self._senders(envelope.phase))
@@ -296,7 +297,7 @@ class RoundMachine:
         into = self._into(phase.links)
         here = {slot for k, sent, slot in list(self._received) if (k, sent) == (self._phase, self.round)}
         missing = {agent for s, agent in enumerate(into.agents) if s and into.live[s] and s not in here}
-        if self._is_masked(self._phase):
+        if self._masked[self._phase]:
             from tacit.peer.masking.pairing import unmatched
 
             return unmatched(
@@ -311,7 +312,7 @@ class RoundMachine:
         if self._phase is None:
             raise ContractError(f"round {self.round} is over; begin the next one")
         index = self._phase
-        if self._is_masked(index) and (apart := self.waiting_for()):
+        if self._masked[index] and (apart := self.waiting_for()):
             raise ContractError(
                 f"round {self.round}, phase {index} cannot go on: messages of {', '.join(map(str, sorted(apart)))} are "
                 "not here, or their masks do not cancel; wait for those that do"
@@ -319,9 +320,6 @@ class RoundMachine:
         if self.algorithm.phases[index].target == self.role:
             self._take_in(index)
         return self._enter(index + 1)
-
-    def _is_masked(self, index: int) -> bool:
-        return hides(self.algorithm.phases[index].mechanism)
 
     def _senders(self, index: int) -> list[int]:
         return sorted(self._into(self.algorithm.phases[index].links).slot_of)

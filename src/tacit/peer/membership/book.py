@@ -93,6 +93,8 @@ class LinkBook:
     """Out-neighbours to which nothing is pushed in it: they have confirmed nothing for long."""
     joining: bool = False
     """Whether it holds nothing yet and nobody sends to it."""
+    new: bool = False
+    """Whether it has joined and has yet to hold an ample share; until then it neither learns nor pushes."""
     leaving: bool = False
     handed_on: int | None = None
     """Of a leaver: the round in which all that it holds leaves."""
@@ -160,9 +162,9 @@ class LinkBook:
     def next_is(self, t: int, lean: bool = False, silent: Sequence[str] = ()) -> None:
         """Begin a round; what was to happen in the next one happens in it, for rounds may have been left out.
 
-        A member to whom nobody pushes keeps what it has, and so does one that is `lean` where links to it have changed:
-        otherwise its mass shrinks round by round, and the noise of its model grows as much. Nothing is pushed to those
-        that are `silent`, but by a leaver: all mass would end up under way to one that is dead.
+        A member to whom nobody pushes keeps what it has, and so does one that is `lean` where it is new or links to it
+        have changed: otherwise its mass shrinks round by round, and the noise of its model grows as much. Nothing is
+        pushed to those that are `silent`, but by a leaver: all mass would end up under way to one that is dead.
         """
         if self.handed_on is not None and self.handed_on > self.begun:
             self.handed_on = self._first_push(t)
@@ -171,7 +173,8 @@ class LinkBook:
             if link.last > self.begun:
                 self.out[name] = replace(link, last=max(t, link.first))
         fed = any(link.first <= t and (link.last is None or t < link.last) for link in self.into.values())
-        self.keeping = not self.leaving and (not fed or (lean and 0 < self.changed >= t - SETTLING))
+        self.new = self.new and lean
+        self.keeping = not self.leaving and (not fed or self.new or (lean and 0 < self.changed >= t - SETTLING))
         self.silent = [] if self.leaving or self.waits else sorted(silent)
         self.begun = t
 

@@ -30,7 +30,7 @@ from tacit.peer.machine.rounds import Views
 from tacit.peer.membership.book import UNASSIGNED, InLink, LinkBook, OutLink
 from tacit.peer.membership.fixed import PeerLinks
 from tacit.peer.membership.notices import Kind, Notice
-from tacit.peer.membership.states import give_slots, holds_nothing, membership_of, vacant_state
+from tacit.peer.membership.states import give_slots, holds_enough, holds_nothing, membership_of, vacant_state
 from tacit.peer.membership.terms import OpenLinks
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ class Members(PeerLinks):
     @property
     def learns(self) -> bool:
         """Whether the next round takes data: a leaver and a joiner that holds too little only pass on."""
-        with self.node.plan.precision():
-            settled = bool(membership_of(self.node).settled(self.node.machine.state))
-        return settled and not (self.book.leaving or self.book.joining)
+        return holds_enough(self.node, self.book.new) and not (self.book.leaving or self.book.joining)
 
     @property
     def may_begin(self) -> bool:
@@ -344,7 +342,7 @@ class Members(PeerLinks):
             self.strangers.discard(name)
             first = book.hear(name, agent, notice.round, node.round)
             if book.joining:
-                book.joining = False
+                book.joining, book.new = False, True
                 if book.waits:
                     node.machine.skip_to(max(first - 1, node.round))
             node.flush()

@@ -38,6 +38,13 @@ def holds_nothing(node: Node) -> bool:
     return all(map(np.array_equal, jax.tree.leaves(state), jax.tree.leaves(nothing)))
 
 
+def holds_enough(node: Node, new: bool) -> bool:
+    """Whether a member holds enough to learn; one that is `new` begins with an ample share."""
+    terms = membership_of(node)
+    with node.plan.precision():
+        return bool((terms.ample if new else terms.settled)(node.machine.state))
+
+
 def give_slots(node: Node, book: LinkBook, views: Callable[[int], Views]) -> None:
     """Give new links their slots, and the state its memories of them."""
     machine, plan = node.machine, node.plan

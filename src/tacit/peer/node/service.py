@@ -20,7 +20,6 @@ import numpy as np
 from tacit.core.contract import Batch, Params
 from tacit.core.errors import BudgetExceeded, ConfigError, PrivacyError, TacitError, said
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.identity.revocation import own_revocation
 from tacit.peer.node.assignment import Pace, Plan
 from tacit.peer.node.closing import CloseOnce
 from tacit.peer.node.links import NodeLinks
@@ -261,8 +260,7 @@ class PeerService(CloseOnce):
         identity = self._watch.current()
         if identity.not_after <= datetime.now(UTC):
             found.append(f"the certificate expired at {identity.not_after.isoformat()}; install a new one")
-        taken_back = own_revocation(identity)
-        return found if taken_back is None else [*found, taken_back]
+        return found if identity.revocation is None else [*found, identity.revocation]
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 

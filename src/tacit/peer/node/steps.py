@@ -11,6 +11,17 @@ SHORT_STEP = 0.02
 """Seconds up to which the event loop does a step itself."""
 
 
+def compute_at_once() -> None:
+    """Have JAX compute in the thread that asks, from now on in this process: it waits for each result anyway.
+
+    Otherwise another thread is woken for each computation, and this one for its result. For processes that are a peer,
+    or several, and nothing else; and before anything is computed.
+    """
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 class Steps:
     """Steps of one peer, each done where it takes least time."""
 

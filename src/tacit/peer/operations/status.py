@@ -16,7 +16,6 @@ from tacit.core.contract import Params
 from tacit.core.errors import ConfigError, DataError, IdentityError, ModelError
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import Identity, expiry_warning
-from tacit.peer.identity.revocation import list_status, own_revocation
 from tacit.peer.node.node import Node
 from tacit.peer.operations.counters import Counters
 from tacit.peer.operations.logs import Log
@@ -98,7 +97,7 @@ def status_of(node: Node, ledger: Ledger, identity: Identity) -> dict[str, Any]:
         "neighbours": standing_of(node),
         "model_fault": model_fault(node),
         "certificate": certificate_status(identity, datetime.now(UTC)),
-        "revoked": list_status(identity.revoked),
+        "revoked": None if identity.revoked is None else identity.revoked.status(),
     }
 
 
@@ -120,7 +119,7 @@ def certificate_status(identity: Identity, now: datetime) -> dict[str, Any]:
     return {
         "expires": identity.not_after.isoformat(),
         "days_left": round((identity.not_after - now) / timedelta(days=1), 1),
-        "warning": own_revocation(identity) or warning,
+        "warning": identity.revocation or warning,
         "fingerprint": identity.fingerprint,
     }
 

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tacit.core.checks import one_of, whole_number
 from tacit.core.errors import ConfigError, DataError, TacitError
 from tacit.streams import Batch
-from tacit.streams.validate import TASKS, Task, check_count
+from tacit.streams.batch import TASKS, Task
 
 Cursor = Any
 """Position in a source, as plain JSON."""
@@ -103,15 +104,14 @@ class SampleForm(NamedTuple):
         class_names: Sequence[str] | None = None,
     ) -> SampleForm:
         """Make a form from settings, or refuse them."""
-        check_count("features", features)
-        if task not in TASKS:
-            raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+        whole_number("features", features)
+        one_of("task", task, TASKS)
         if (task == "multiclass") != (classes is not None):
             raise ConfigError(
                 f"task={task!r} with classes={classes!r}: classes go with task='multiclass', and only there"
             )
         if classes is not None:
-            check_count("classes", classes, 2)
+            whole_number("classes", classes, least=2)
         if names is not None and len(names) != features:
             raise ConfigError(f"{len(names)} names for {features} features; name each one, or none")
         form = cls(features, task, classes, None if names is None else tuple(names))
@@ -264,7 +264,7 @@ class SampleQueue:
 
     def __init__(self, store: SampleStore, form: SampleForm, executor: Executor, capacity: int = 10_000) -> None:
         """Take the open store and the executor whose threads may use it; at most `capacity` samples wait."""
-        check_count("capacity", capacity)
+        whole_number("capacity", capacity)
         self._store, self._form, self._executor, self.capacity = store, form, executor, capacity
         self._waiting: list[tuple[_Entry, asyncio.Future[None]]] = []
         self._unwritten = 0

@@ -6,18 +6,20 @@ import asyncio
 import random
 import socket
 import ssl
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tacit.core.errors import IdentityError, MessageRefused, RemoteError, said
 from tacit.peer.identity.credentials import Credentials, IdentityWatch, peer_of
-from tacit.peer.identity.revocation import RevocationList
 from tacit.peer.node.exchange import Dispatch
 from tacit.peer.transport.codec import Codec
 from tacit.peer.transport.frames import printable
 from tacit.peer.transport.handshake import Secured, handshake_reason, said_of, shake_hands
 from tacit.peer.transport.link import LinkEvents
 from tacit.peer.transport.outgoing import Loss, OutgoingLink
+
+if TYPE_CHECKING:
+    from tacit.peer.identity.revocation import RevocationList
 
 LOSSES = ("unreachable", "silent", "untrusted", "turned away", "ended", "own identity")
 """Why a link is down: no answer at the address; the neighbour stopped answering; it has another identity; it refuses

@@ -7,11 +7,10 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tacit.core.errors import ConfigError, MessageRefused, said
 from tacit.peer.identity.credentials import Credentials, IdentityWatch, peer_of
-from tacit.peer.identity.revocation import RevocationList
 from tacit.peer.node.exchange import Reception
 from tacit.peer.transport.admission import Admission, DoorLimits
 from tacit.peer.transport.codec import Codec
@@ -22,6 +21,9 @@ from tacit.peer.transport.incoming import IncomingLink
 from tacit.peer.transport.link import LinkEvents
 from tacit.peer.transport.stream import linger
 from tacit.privacy.ledger.open_files import descriptors_left
+
+if TYPE_CHECKING:
+    from tacit.peer.identity.revocation import RevocationList
 
 PARTING_TIME = 1.0
 """Seconds for which a connection that this side ends is kept, so that its last words arrive."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from tacit.privacy.accounting import NEIGHBOURS, Account, Budget
-from tacit.privacy.conversions import tight
 from tacit.privacy.events import Loss
 
 Charged = Literal["nothing", "each record once", "records that may come again", "every record"]
@@ -51,6 +50,8 @@ def spending(budget: Budget, spent: Loss) -> Spending:
     assert budget.epsilon is not None  # a budget has one of the two
     epsilon = spent.epsilon
     if budget.delta is not None:
+        from tacit.privacy.conversions import tight
+
         epsilon = min(epsilon, tight(spent.rho, budget.delta - budget.reserve))
     return Spending("epsilon", epsilon, max(0.0, budget.epsilon - epsilon), budget.delta)
 

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 
 from tacit.core.contract import Array, Batch, Clip, Params, Tree
-from tacit.core.rewriting import Operation, run, walk
 from tacit.privacy.clipping import clip as clipped
 from tacit.privacy.per_record.blocks import ROOM, in_blocks, records_at_once, spread
 from tacit.privacy.per_record.layers import Followed, Layer, layer_of, moved, plain, unmoved
 from tacit.privacy.per_record.norms import Scale, Size, factors, norm, roundings_of
 from tacit.privacy.per_record.pairs import Pair
 from tacit.privacy.per_record.records import records_in
+from tacit.privacy.per_record.rewriting import Operation, run, walk
 
 Loss = Callable[..., Array]
 """(parameters, record) -> a number; of records with keys, (parameters, record, key)."""

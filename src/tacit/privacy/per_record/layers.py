@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from tacit.core.contract import Array
-from tacit.core.convolution import patches
-from tacit.core.rewriting import Operation, run
+from tacit.privacy.per_record.convolution import patches
+from tacit.privacy.per_record.rewriting import Operation, run
 
 _MOVES = {"reshape", "transpose", "squeeze", "expand_dims", "copy", "copy_p", "rev", "convert_element_type"}
 """Operations that a parameter may go through on its way to a layer."""

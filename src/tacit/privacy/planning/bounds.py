@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.errors import ConfigError, DataError
+from tacit.core.checks import positive
+from tacit.core.errors import DataError
 from tacit.privacy.events import Event
 from tacit.privacy.noise import NoiseSource, release_on_grid
 
@@ -68,8 +69,7 @@ def private_bounds(
       >>> float(found.low[0]), float(found.high[0])
       (16.0, 32.0)
     """
-    if not 0 < rho < math.inf:
-        raise ConfigError(f"rho = {rho!r}: expected a finite number above 0, the cost of the bounds")
+    positive("rho", rho, "the cost of the bounds")
     if not np.isfinite(x).all():
         raise DataError("a row holds a value that is not finite; fill it in, or leave it out")
     cuts = edges()

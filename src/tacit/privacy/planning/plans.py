@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from tacit.core.checks import one_of, whole_number
 from tacit.core.contract import Mechanism
-from tacit.core.errors import ConfigError
 from tacit.privacy.conversions import rho_within
 from tacit.privacy.correlated_noise import DELTA, correlated
 from tacit.privacy.strategies import Strategy, inverse
@@ -143,10 +143,8 @@ def plan(
       (30, 1000, 2.17)
     """
     for name, value in (("records", records), ("features", features), ("owners", owners), ("outputs", outputs)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} = {value!r}: expected a whole number from 1 on")
-    if task not in get_args(Task):
-        raise ConfigError(f"task = {task!r}: expected one of {', '.join(get_args(Task))}")
+        whole_number(name, value)
+    one_of("task", task, get_args(Task))
     often = PASSES if passes is None else passes
     size = planned_batch(records) if batch is None else min(batch, records)
     batches = math.ceil(records / size)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from tacit.core.checks import nonnegative, positive, proportion, whole_number
 from tacit.core.contract import Distribution
 from tacit.core.errors import ConfigError
 from tacit.core.extras import require
 from tacit.privacy.conversions import gaussian_epsilon, loose, rho_within, tight
 
+DELTA = "such as 1e-5; at 0 only Laplace noise has a finite epsilon, and that is the sum"
 CELLS = 1e4
 """Steps of the privacy loss distribution over the range where it matters; its rounding is upward."""
 
@@ -143,8 +145,7 @@ def total_rho(first: float, releases: int, decay: float = 1.0) -> float:
 
     References: Gauthier (2023), Theorem I.
     """
-    if not 0 <= first < math.inf:
-        raise ConfigError(f"first = {first!r}: expected a finite number from 0 on, the rho of the first release")
+    nonnegative("first", first, "the rho of the first release")
     return first * _weights("gaussian", releases, decay)[1]
 
 
@@ -160,9 +161,8 @@ class _Schedule(NamedTuple):
 
     @classmethod
     def planned(cls, distribution: Distribution, noise: float, delta: float, releases: int, decay: float) -> _Schedule:
-        _check_delta(delta)
-        if not 0 < noise < math.inf:
-            raise ConfigError(f"noise {noise!r}: expected a finite number above 0, in units of the sensitivity")
+        proportion("delta", delta, DELTA)
+        positive("noise", noise, "it is in units of the sensitivity")
         ratios, squares = _weights(distribution, releases, decay)
         rho = squares / noise / noise / 2
         if distribution == "laplace":
@@ -215,10 +215,8 @@ def _weights(distribution: Distribution, releases: int, decay: float) -> tuple[f
     """Return the sums over the releases of the noise's inverse and of its inverse square, the first being 1."""
     if distribution not in ("laplace", "gaussian"):
         raise ConfigError(f"distribution {distribution!r}: plans are made for laplace and gaussian")
-    if releases < 1:
-        raise ConfigError(f"releases {releases!r}: expected a whole number from 1 on")
-    if not 0 < decay < math.inf:
-        raise ConfigError(f"decay {decay!r}: expected a finite number above 0; 1 keeps the noise as it is")
+    whole_number("releases", releases)
+    positive("decay", decay, "1 keeps the noise as it is")
     if decay == 1:
         return float(releases), float(releases)
     if distribution == "laplace":
@@ -234,9 +232,8 @@ def _weights(distribution: Distribution, releases: int, decay: float) -> tuple[f
 def _noise_by_sum(
     rule: str, distribution: Distribution, epsilon: float, delta: float, releases: int, decay: float
 ) -> float:
-    if not 0 < epsilon < math.inf:
-        raise ConfigError(f"epsilon {epsilon!r}: expected a finite number above 0")
-    _check_delta(delta)
+    positive("epsilon", epsilon)
+    proportion("delta", delta, DELTA)
     ratios, squares = _weights(distribution, releases, decay)
     if rule == "pure":
         noise = ratios / epsilon
@@ -267,14 +264,6 @@ def _searched(epsilon_at: Callable[[float], float], target: float, start: float)
         else:
             high = middle
     return high
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ConfigError(
-            f"delta {delta!r}: expected a number between 0 and 1, such as 1e-5; at 0 only Laplace noise has a finite "
-            "epsilon, and that is the sum"
-        )
 
 
 @contextmanager

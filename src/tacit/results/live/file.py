@@ -64,7 +64,9 @@ class LiveFolder:
 class LiveFile:
     """Writes one run's live file: it is told of the run's parts."""
 
-    def __init__(self, log: LiveLog, label: str, settings: Mapping[str, Any], kind: Kind = "run") -> None:
+    def __init__(
+        self, log: LiveLog, label: str, settings: Mapping[str, Any], kind: Kind = "run", agents: bool = True
+    ) -> None:
         """Take what the header says beside the run's own facts.
 
         Args:
@@ -72,8 +74,9 @@ class LiveFile:
           label: Name of the run in tables; empty: that of its algorithm.
           settings: As they would stand in config.toml.
           kind: Of what goes on.
+          agents: Whether it has the network and figures of single agents.
         """
-        self._log, self._label, self._settings, self._kind = log, label, settings, kind
+        self._log, self._label, self._settings, self._kind, self._agents = log, label, settings, kind, agents
         self._averages, self._frames = RunningAverages(), Thinned(MOST_FRAMES)
         self._framed, self._spent_on_frames, self._dearest = 0, 0.0, 0.0
         self._groups: NDArray[np.int64] | None = None
@@ -96,7 +99,7 @@ class LiveFile:
         self._log.begin(label, self._kind, part.about._asdict(), self._settings, str(named or ""))
         self._every = max(1, math.ceil(part.about.rounds / MOST_ROWS))
         drawn = part.sights.drawing()
-        if drawn.names:
+        if drawn.names and self._agents:
             line = line_of(drawn)
             self._groups = line.pop("groups", None)
             self._log.line({"graph": line})
@@ -120,7 +123,7 @@ class LiveFile:
 
     def _wants_frame(self, part: Part) -> bool:
         """Whether there is time for a frame: they take a hundredth of the run's, but for the first and the last."""
-        if part.ended == "failed" or part.done in (0, self._framed) or self._log.written > LARGEST:
+        if not self._agents or part.ended == "failed" or part.done in (0, self._framed) or self._log.written > LARGEST:
             return False
         if part.ended:
             return True

@@ -59,6 +59,8 @@ class LiveLog:
         self.written = 0
         """Bytes."""
         self.label = ""
+        self.path: Path | None = None
+        """Where it is written, from its beginning on."""
         self._file: int | None = None
         self._broken = False
 
@@ -96,7 +98,7 @@ class LiveLog:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         slug = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:40]
-        path = folder / f"{self.number:02d}-{slug}{ENDING}"
+        self.path = path = folder / f"{self.number:02d}-{slug}{ENDING}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -30,6 +30,7 @@ def join(coordinator: str | None = None, processes: int | None = None, process: 
     if processes is not None and process is not None and not 0 <= process < processes:
         raise ConfigError(f"process is {process} of {processes}; expected a number from 0 to {processes - 1}")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)  # with it SIGTERM would end no process
     try:
         jax.distributed.initialize(coordinator, processes, process)
         of_all(True)  # the first exchange opens the connections, for which there is half a minute

@@ -14,11 +14,13 @@ import numpy as np
 
 from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.runtime.programs import compiled
+from tacit.simulator.cohorts import Tally
 from tacit.simulator.data import RoundData
-from tacit.simulator.engine import Engine, Tally
+from tacit.simulator.engine import Engine
 from tacit.simulator.loop_state import LoopState, Network, SendBuffers, joined
 from tacit.simulator.round_metrics import RoundMetrics, consensus
 from tacit.simulator.shards.devices import AGENTS, EVERYWHERE, SLOTS, Devices, Spec, loop_specs, network_specs
+from tacit.simulator.shards.exchange import largest
 from tacit.simulator.shards.split import Split
 
 
@@ -30,7 +32,7 @@ class Trace(NamedTuple):
     messages: Any
     """(rounds or 1, phases, repeats): one row where the number never changes."""
     ratios: Any
-    """(rounds, phases), as in `Tally`."""
+    """(rounds, phases), as in `Tally`, by any agent."""
     took_part: tuple[Any, ...]
     """Per phase that answers and is booked, (rounds, ...) as in `Tally`."""
 
@@ -184,9 +186,10 @@ class Programs:
             before, buffers, trace = so_far
             batch = self.data.batch(data, (offset + k) % length, agent)
             pick = partial(self.data.batches_of, data, (offset + k) % length, agent)
-            after, buffers, tally = self.engine.round(network, before, batch, buffers, pick)
+            look = self.metrics.of_agent if self._evaluate == "everyone" and self.engine.looks else None
+            after, buffers, tally = self.engine.round(network, before, batch, buffers, pick, look)
             if self._evaluate == "everyone":
-                figures = self.metrics.of_round(self.engine.models(network, before), batch, learners)
+                figures = self.metrics.of_round(self.engine.models(network, before), batch, learners, tally.seen)
             else:
                 assert tally.cohort is not None  # checked before the run
                 models = self.engine.models_of(network, before, tally.cohort)
@@ -201,7 +204,7 @@ class Programs:
             return after, buffers, trace
 
         loop, _, trace = jax.lax.fori_loop(0, count, body, (loop, self.engine.send_buffers(), trace))
-        return loop, trace
+        return loop, trace._replace(ratios=largest(trace.ratios, self.devices.count))  # once, and not round by round
 
     def _taking_part(self, network: Network, loop: LoopState, data: Tree, agent: Array) -> tuple[Array, ...]:
         """Return the shapes of what is noted of who took part in a round."""

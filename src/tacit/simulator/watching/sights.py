@@ -109,7 +109,7 @@ class Seen:
             found = {"disagreement": _apart(jax.tree.map(lambda leaf: leaf[0], models))}
             return {name: self._among_all(np.asarray(values, np.float64)) for name, values in found.items()}
         seen = self._program(self._network, loop, data, np.int32(index))
-        return {name: self._masked(np.asarray(values, np.float64)) for name, values in seen.items()}
+        return {name: np.where(self._honest, np.asarray(v, np.float64), np.nan) for name, v in seen.items()}
 
     def spent(self) -> tuple[float, NDArray[np.float64] | None]:
         """Return epsilon of the dearest record so far, and of each learner's dearest where that is known."""
@@ -123,9 +123,6 @@ class Seen:
         found = np.full(self._honest.size, np.nan)
         found[self._honest] = values
         return found
-
-    def _masked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.where(self._honest, values, np.nan)
 
     @functools.cached_property
     def _program(self) -> Callable[..., dict[str, Array]]:

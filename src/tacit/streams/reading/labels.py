@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.checks import one_of
 from tacit.core.errors import ConfigError
+from tacit.streams.batch import TASKS, Task
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading.source import Column, Source, listed
 from tacit.streams.reading.words import candidates
-from tacit.streams.validate import TASKS, Origin, Task, check_labels
+from tacit.streams.validate import Origin, check_labels
 
 SIGNS = (("0", "1"), ("-1", "1"))
 """Labels that stand for -1 and +1 by themselves."""
@@ -39,8 +41,7 @@ def find_classes(
       task: Kind of the labels.
       given: The classes; or how many 0, 1, 2, ... may be, where the column holds these; None: found.
     """
-    if task not in TASKS:
-        raise ConfigError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+    one_of("task", task, TASKS)
     if isinstance(given, int):
         if not 1 <= given <= MOST_CLASSES or isinstance(given, bool):
             raise ConfigError(f"classes={given}: expected a list, or a number of classes from 1 to {MOST_CLASSES:,}")

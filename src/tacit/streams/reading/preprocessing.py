@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tacit.core.errors import ConfigError, DataError
+from tacit.streams.batch import Task
 from tacit.streams.dataset import with_bias
 from tacit.streams.reading.columns import Encoded, Input, Unknown, encoded
 from tacit.streams.reading.formats import open_source
 from tacit.streams.reading.labels import class_numbers
 from tacit.streams.reading.options import NO_MORE, PLAIN, Reading
 from tacit.streams.reading.source import Source
-from tacit.streams.validate import Origin, Task, check_features
+from tacit.streams.validate import Origin, check_features
 
 BIAS = "ones"
 """Name of the column that is 1 in every row."""

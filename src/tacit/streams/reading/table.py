@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
+from tacit.streams.batch import Task
 from tacit.streams.learnt import Learnt
 from tacit.streams.reading import columns
 from tacit.streams.reading.columns import Missing, TimePart
@@ -17,7 +18,6 @@ from tacit.streams.reading.labels import class_numbers, find_classes
 from tacit.streams.reading.options import PLAIN, Reading
 from tacit.streams.reading.preprocessing import Preprocessing
 from tacit.streams.reading.source import Source
-from tacit.streams.validate import Task
 
 
 class Table(NamedTuple):

@@ -12,8 +12,6 @@ from typing import Any
 import jax
 import jax.extend.core as program
 
-from tacit.core.messages import Array
-
 Operation = Any
 """An operation of a trace: its primitive, parameters, and variables."""
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
@@ -105,18 +103,3 @@ def traced(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     return closed, jax.tree.structure(shapes)
-
-
-def replaced(function: Callable[..., Any], step: Callable[[Operation, list[Array]], list[Array]]) -> Callable[..., Any]:
-    """Return a function of which operations are done by another function, wherever `walk` goes.
-
-    Args:
-      function: Of pytrees of arrays.
-      step: Operation and operands -> results.
-    """
-
-    def again(*arguments: Any) -> Any:
-        closed, structure = traced(function, *arguments)
-        return jax.tree.unflatten(structure, walk(closed, jax.tree.leaves(arguments), step))
-
-    return again

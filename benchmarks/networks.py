@@ -1,0 +1,265 @@
+"""Training of networks beside other ways to do the same, in one run: `python -m benchmarks.networks`.
+
+- Rounds of a small convolutional network, ten clients on a ring, each with a batch of its own: tacit, three ways to
+  write them in JAX by hand, and torch as pfl-research uses it (one model, clients in turn, channels_last). torch runs
+  in an environment of its own, whose interpreter `--torch` or the environment variable TORCH_PYTHON names; without one
+  that column is left out.
+- A step with the gradient of each record clipped beside a plain one, at a batch of 256: time, and memory as the
+  compiler plans it.
+
+What counts is time by the clock on an idle machine; processor time is printed beside it. Writes
+benchmarks/results/networks.json; exit code 1 if a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tacit
+from benchmarks.figures import write
+from tacit.privacy.clipping import clipped_gradient
+from tacit.simulator.simulation import Simulation
+from tacit.streams import Batch
+
+AGENTS, BATCH, SIDE, CHANNELS, STEP = 10, 32, 28, (16, 32), 0.05
+PERIOD, ROUNDS, REPETITIONS = 8, 8, 5
+CLIPPED = {"small": {"channels": (16, 32), "hidden": None}, "of 1,663,370 parameters": {"channels": (32, 64)}}
+RECORDS, STEPS = 256, 3
+GOAL, TIME_GOAL, MEMORY_GOAL = 1.0, 2.5, 1.5
+SMOKE = {
+    "AGENTS": 3, "BATCH": 2, "SIDE": 8, "CHANNELS": (2, 2), "PERIOD": 2, "ROUNDS": 2, "REPETITIONS": 1, "RECORDS": 4,
+    "STEPS": 1, "CLIPPED": {"small": {"channels": (2, 2), "hidden": None}},
+}  # fmt: skip
+
+Times = dict[str, list[float]]
+"""Seconds of a round, repetition by repetition, by "wall" and "processor"."""
+
+
+def first_params() -> dict[str, jax.Array]:
+    rng, (one, two) = np.random.default_rng(0), CHANNELS
+    shapes = {"first": (3, 3, 1, one), "second": (3, 3, one, two), "out": ((SIDE // 4) ** 2 * two, 10)}
+    drawn = {name: rng.normal(size=shape) / np.prod(shape[:-1]) ** 0.5 for name, shape in shapes.items()}
+    sizes = {"first_bias": one, "second_bias": two, "out_bias": 10}
+    return {name: jnp.asarray(w, jnp.float32) for name, w in drawn.items()} | {
+        name: jnp.zeros(size, jnp.float32) for name, size in sizes.items()
+    }
+
+
+def apply(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """The network as a user writes it: no thought of what a compiler makes of it."""
+    for name in ("first", "second"):
+        form = ("NHWC", "HWIO", "NHWC")
+        x = jax.lax.conv_general_dilated(x, params[name], (1, 1), "SAME", dimension_numbers=form)
+        x = jax.nn.relu(x + params[f"{name}_bias"])
+        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return x.reshape(x.shape[0], -1) @ params["out"] + params["out_bias"]
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(PERIOD, AGENTS, BATCH, SIDE * SIDE)).astype(np.float32)
+    return x, rng.integers(0, 10, (PERIOD, AGENTS, BATCH))
+
+
+def timed(advance: Callable[[int], Any]) -> Times:
+    """Time rounds, after two that compile."""
+    jax.block_until_ready(advance(2))
+    found: Times = {"wall": [], "processor": []}
+    for _ in range(REPETITIONS):
+        wall, processor = time.perf_counter(), time.process_time()
+        jax.block_until_ready(advance(ROUNDS))
+        found["wall"].append((time.perf_counter() - wall) / ROUNDS)
+        found["processor"].append((time.process_time() - processor) / ROUNDS)
+    return found
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------
+def by_tacit() -> Times:
+    x, y = data()
+    rows = (x.swapaxes(0, 1).reshape(-1, SIDE * SIDE), y.swapaxes(0, 1).reshape(-1))
+    owner = np.repeat(np.arange(AGENTS), PERIOD * BATCH)
+    stream = tacit.streams.from_arrays(*rows, owner, task="multiclass", batch=BATCH, exhausted="cycle")
+    objective = tacit.objectives.from_model(apply, "cross_entropy", first_params(), shape=(SIDE, SIDE, 1))
+    method, graph = tacit.algorithms.adapt_then_combine(objective, STEP), tacit.graphs.ring(AGENTS)
+    found: Times = {"wall": [], "processor": []}
+    rounds = Simulation._rounds
+
+    def timed_rounds(self: Simulation, *arguments: Any) -> Any:
+        wall, processor = time.perf_counter(), time.process_time()
+        run = rounds(self, *arguments)
+        found["wall"].append((time.perf_counter() - wall) / ROUNDS)
+        found["processor"].append((time.process_time() - processor) / ROUNDS)
+        return run
+
+    Simulation._rounds = timed_rounds  # type: ignore[method-assign]
+    try:
+        for _ in range(REPETITIONS + 1):
+            tacit.simulate(method, graph, stream, rounds=ROUNDS, record_every=ROUNDS, progress=False)
+    finally:
+        Simulation._rounds = rounds  # type: ignore[method-assign]
+    return {name: values[1:] or values for name, values in found.items()}
+
+
+def loss(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
+    outputs = apply(params, x.reshape(-1, SIDE, SIDE, 1))
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(outputs), y[:, None], axis=1))
+
+
+def step(params: Any, x: jax.Array, y: jax.Array) -> Any:
+    value, gradient = jax.value_and_grad(loss)(params, x, y)
+    return jax.tree.map(lambda w, g: w - STEP * g, params, gradient), value
+
+
+def mixed(params: Any) -> Any:
+    return jax.tree.map(lambda w: (w + jnp.roll(w, 1, 0) + jnp.roll(w, -1, 0)) / 3, params)
+
+
+def all_at_once(params: Any, x: jax.Array, y: jax.Array) -> Any:
+    after, losses = jax.vmap(step)(params, x, y)
+    return mixed(after), jnp.mean(losses)
+
+
+def written_out(params: Any, x: jax.Array, y: jax.Array) -> Any:
+    each = [step(jax.tree.map(lambda w, k=k: w[k], params), x[k], y[k]) for k in range(AGENTS)]
+    after = jax.tree.map(lambda *parts: jnp.stack(parts), *(models for models, _ in each))
+    return mixed(after), jnp.mean(jnp.stack([value for _, value in each]))
+
+
+def by_hand(one_round: Callable[..., Any], scanned: bool) -> Times:
+    x, y = map(jnp.asarray, data())
+    start = jax.tree.map(lambda w: jnp.broadcast_to(w, (AGENTS, *w.shape)) + 0, first_params())
+
+    @partial(jax.jit, static_argnums=3)
+    def several(params: Any, x: jax.Array, y: jax.Array, rounds: int) -> Any:
+        return jax.lax.scan(lambda p, t: one_round(p, x[t % PERIOD], y[t % PERIOD]), params, jnp.arange(rounds))
+
+    single = jax.jit(one_round, donate_argnums=0)
+
+    def advance(rounds: int) -> Any:
+        if scanned:
+            return several(start, x, y, rounds)
+        params, losses = jax.tree.map(jnp.copy, start), []
+        for t in range(rounds):
+            params, value = single(params, x[t % PERIOD], y[t % PERIOD])
+            losses.append(value)
+        return params, losses
+
+    if scanned:
+        jax.block_until_ready(advance(ROUNDS))
+    return timed(advance)
+
+
+def by_torch(interpreter: str) -> Times:
+    settings = {
+        "agents": AGENTS, "batch": BATCH, "side": SIDE, "channels": CHANNELS, "step": STEP, "period": PERIOD,
+        "rounds": ROUNDS, "repetitions": REPETITIONS, "threads": len(os.sched_getaffinity(0)),
+    }  # fmt: skip
+    file = Path(__file__).with_name("torch_network.py")
+    done = subprocess.run([interpreter, str(file), json.dumps(settings)], check=True, stdout=subprocess.PIPE, text=True)
+    found: Times = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def rounds_of_all(interpreter: str | None) -> tuple[dict[str, Times], float]:
+    """Measure every way, and return tacit's rate over that of the best other."""
+    ways: dict[str, Callable[[], Times]] = {
+        "tacit": by_tacit,
+        "jax by hand: vmap, a call a round": partial(by_hand, all_at_once, False),
+        "jax by hand: agents written out, a call a round": partial(by_hand, written_out, False),
+        "jax by hand: vmap inside scan": partial(by_hand, all_at_once, True),
+    }
+    if interpreter is not None:
+        ways["torch, one model, channels_last"] = partial(by_torch, interpreter)
+    print(f"{AGENTS} clients, batch {BATCH}, images of {SIDE} x {SIDE}, channels {CHANNELS}")
+    found = {}
+    for name, way in ways.items():
+        found[name] = way()
+        wall, processor = (statistics.median(found[name][clock]) for clock in ("wall", "processor"))
+        print(f"{name:<50} {1 / wall:>8.2f} rounds/s   processor {1e3 * processor:>8.1f} ms a round", flush=True)
+    best = min(statistics.median(times["wall"]) for name, times in found.items() if name != "tacit")
+    return found, best / statistics.median(found["tacit"]["wall"])
+
+
+# -- steps under a clip ------------------------------------------------------------------------------------------------
+def clipped_and_plain(settings: dict[str, Any]) -> dict[str, float]:
+    """Return time and memory of a step whose records are clipped over those of a plain one, taken in turn."""
+    rng = np.random.default_rng(2)
+    x, y = rng.uniform(size=(RECORDS, SIDE * SIDE)).astype(np.float32), rng.integers(0, 10, RECORDS)
+    batch = Batch(jnp.asarray(x), jnp.asarray(y))
+    if settings.get("hidden", 0) is None:
+        objective = tacit.objectives.from_model(apply, "cross_entropy", first_params(), shape=(SIDE, SIDE, 1))
+    else:
+        objective = tacit.objectives.cnn(side=SIDE, **settings)
+    params = objective.initial(batch)
+    clip = tacit.privacy.gaussian(noise_multiplier=1.0, clip=1.0).clip
+    gradients = {"plain": jax.grad(objective.loss), "clipped": clipped_gradient(objective, clip)}
+
+    def stepped(gradient: Callable[..., Any], params: Any, batch: Batch) -> Any:
+        return jax.tree.map(lambda w, g: w - STEP * g, params, gradient(params, batch))
+
+    programs = {name: jax.jit(partial(stepped, g)).lower(params, batch).compile() for name, g in gradients.items()}
+    memory, clocks = {}, {name: {"wall": [], "processor": []} for name in programs}
+    for name, program in programs.items():
+        plan = program.memory_analysis()
+        memory[name] = plan.temp_size_in_bytes + plan.argument_size_in_bytes + plan.output_size_in_bytes
+        jax.block_until_ready(program(params, batch))
+    for _ in range(REPETITIONS):
+        for name, program in programs.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            for _ in range(STEPS):
+                jax.block_until_ready(program(params, batch))
+            clocks[name]["wall"].append((time.perf_counter() - wall) / STEPS)
+            clocks[name]["processor"].append((time.process_time() - processor) / STEPS)
+    times = {name: {clock: statistics.median(v) for clock, v in clock_of.items()} for name, clock_of in clocks.items()}
+    return {
+        "parameters": float(sum(leaf.size for leaf in jax.tree.leaves(params))),
+        "plain_seconds": times["plain"]["wall"],
+        "plain_bytes": float(memory["plain"]),
+        "time": times["clipped"]["wall"] / times["plain"]["wall"],
+        "processor": times["clipped"]["processor"] / times["plain"]["processor"],
+        "memory": memory["clipped"] / memory["plain"],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torch", default=os.environ.get("TORCH_PYTHON"), help="an interpreter that has torch")
+    parser.add_argument("--only", choices=("rounds", "clipped"))
+    asked = parser.parse_args()
+    misses, found = [], {}
+    if asked.only != "clipped":
+        times, ratio = rounds_of_all(asked.torch)
+        found["rounds"] = {"seconds": times, "over_best": ratio}
+        print(f"tacit over the best of the others: {ratio:.2f} (goal {GOAL})")
+        misses += [f"{ratio:.2f} of the best other, goal {GOAL}"] if ratio < GOAL else []
+    for name, settings in CLIPPED.items() if asked.only != "rounds" else ():
+        cost = clipped_and_plain(settings)
+        found[f"clipped, {name}"] = cost
+        print(
+            f"records clipped over plain, batch {RECORDS}, network {name}: time {cost['time']:.2f} (goal "
+            f"{TIME_GOAL}), processor {cost['processor']:.2f}, memory {cost['memory']:.2f} (goal {MEMORY_GOAL}); plain "
+            f"{1e3 * cost['plain_seconds']:.0f} ms, {cost['plain_bytes'] / 2**20:.0f} MiB"
+        )
+        misses += [f"{name}: time {cost['time']:.2f}, goal {TIME_GOAL}"] if cost["time"] > TIME_GOAL else []
+        misses += [f"{name}: memory {cost['memory']:.2f}, goal {MEMORY_GOAL}"] if cost["memory"] > MEMORY_GOAL else []
+    print("all goals met" if not misses else "missed: " + "; ".join(misses))
+    write("networks", {**found, "missed": misses}, "jax", "numpy")
+    return 1 if misses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
