@@ -29,8 +29,7 @@ def main() -> int:
     found: dict[str, list[float]] = {}
     for nodes in NODES:
         try:
-            from tacit_reproduction.li.accuracies import TABLE_1
-            from tacit_reproduction.li.documents import Representation, load
+            from tacit_reproduction.li.accuracies import TABLE_1, Representation, load
 
             training, test = load(COLUMNS).split(Representation(COLUMNS))
         except (ImportError, TacitError) as error:

@@ -1,26 +1,169 @@
-"""Puts what `tacit reproduce --all` found into the manual: `python docs/reproduced.py runs/gallery`.
+"""Outcomes of the studies in the repository, and what they say in the manual.
 
-The table of headlines goes between two comments of docs/reproduction.md; every claim is docs/claims.md.
+    python docs/reproduced.py                 # docs/reproduction.md and docs/claims.md anew, of reproduction/outcomes
+    python docs/reproduced.py runs/gallery    # the same, having taken what that directory holds first
+
+Taken is what is whole: full forms, and quick ones of studies of which no full one is stored. Of each there is the table
+of outcomes and where it comes from; claims and verdicts are found anew by the code that is here. The table of headlines
+goes between two comments of docs/reproduction.md, every claim is docs/claims.md; of a study of which nothing is stored
+both keep what they have.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import string
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.core.errors import ResultError
+from tacit_reproduction import catalogue
+from tacit_reproduction.gallery import Finished
+from tacit_reproduction.gallery.markdown import claims, headlines
+from tacit_reproduction.page import counted
+from tacit_reproduction.study import ORIGIN, Study
+from tacit_reproduction.summary import OUTCOMES, outcomes, read
+from tacit_reproduction.table import Results, Row, loaded
 
 HERE = Path(__file__).parent
+STORE = HERE.parent / "reproduction" / "outcomes"
+WHENCE = "origin.json"
 BEGIN, END = "<!-- headlines: made by docs/reproduced.py -->", "<!-- end of headlines -->"
+LOW_BITS, FEW, LARGE = 0x3FF, 50, 100_000
+"""Of curves in larger files: bits of a single-precision number that are not kept (what is left tells 1 from 1.0001),
+points that are, and bytes of a file from which on."""
 
 
-def main(gallery: Path) -> None:
-    """Replace the generated parts by those of a gallery."""
-    page = HERE / "reproduction.md"
+def take(gallery: Path) -> Iterator[str]:
+    """Store what a directory of studies holds, and yield the names of what was new."""
+    for study in catalogue.all_studies().values():
+        directory = STORE / study.name
+        try:
+            found, content = read(gallery / study.name), outcomes(gallery / study.name)
+        except ResultError:  # it is not there, or not whole
+            continue
+        if (
+            found["quick"]
+            and (directory / WHENCE).exists()
+            and not json.loads((directory / WHENCE).read_text())["quick"]
+        ):
+            continue
+        origin = {key: found[key] for key in ORIGIN}
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / OUTCOMES).write_bytes(smaller(study, content, origin))
+        (directory / WHENCE).write_text(json.dumps(origin, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        yield study.name
+
+
+def smaller(study: Study, content: bytes, origin: dict[str, Any]) -> bytes:
+    """Return a table with curves in few digits, or at few points too, if every claim stays as it is to the letter."""
+
+    def short(values: Any, points: int | None) -> Any:
+        if points is not None and FEW < points in values.shape[:2]:
+            values = np.take(
+                values, np.linspace(0, points - 1, FEW).round().astype(int), values.shape[:2].index(points)
+            )
+        if values.ndim < 2 or values.dtype.kind != "f":
+            return values
+        with np.errstate(over="ignore"):
+            return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFFFF ^ LOW_BITS)).view(np.float32)
+
+    def shortened(row: Row, thin: bool) -> Row:
+        lengths = [len(values) for name, values in row.measures.items() if values.ndim == 1 and name == "rounds"]
+        points = lengths[0] if thin and lengths else None
+        return Row(row.factors, {name: short(values, points) for name, values in row.measures.items()})
+
+    def told(table: bytes) -> list[Any]:
+        summary = study.summary(table, origin)
+        return [summary["claims"], summary["headlines"]]
+
+    table, found = loaded(content), content
+    for thin in (False, True):
+        small = Results([shortened(row, thin) for row in table.rows], table.facts).content()
+        if len(found) > LARGE and len(small) < len(found) and told(small) == told(content):
+            found = small
+    return found
+
+
+def stored(study: Study) -> dict[str, Any] | None:
+    """Judge what is stored of a study by the code that is here."""
+    directory = STORE / study.name
+    if not (directory / WHENCE).exists():
+        return None
+    return study.summary((directory / OUTCOMES).read_bytes(), json.loads((directory / WHENCE).read_text()))
+
+
+def pages() -> dict[Path, str]:
+    """Return both pages as they have to be."""
+    told = [
+        (text, [Finished(study, STORE / study.name, stored(study)) for study in catalogue.studies(text)])
+        for text in catalogue.TEXTS
+    ]
+    page, list_of_claims = HERE / "reproduction.md", HERE / "claims.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    table = (gallery / "headlines.md").read_text(encoding="utf-8")
-    page.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", encoding="utf-8")
-    (HERE / "claims.md").write_bytes((gallery / "claims.md").read_bytes())
+    old, _, after = rest.partition(END)
+    table = _table(told, _rows(old), _rows(headlines(told)))
+    (_, kept), (head, fresh) = (_sections(each) for each in (list_of_claims.read_text(encoding="utf-8"), claims(told)))
+    names = [outcome.study.name for _, ours in told for outcome in ours]
+    sections = [(kept | fresh)[name] for name in names if name in kept | fresh]
+    return {
+        page: f"{before}{BEGIN}\n\n{table}\n{END}{after}",
+        list_of_claims: "\n\n".join([head, *sections]) + "\n",
+    }
+
+
+def _rows(markdown: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Return study -> headline, verdict and run of its rows, with the machine's name in place of its letter."""
+    legend = re.search(r"^Machines: (.*)\.$", markdown, re.M)
+    machines = dict(each.split(": ", 1) for each in legend[1].split("; ")) if legend else {}
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for line in markdown.splitlines():
+        study = re.search(r"\]\(claims\.md#([^)]+)\)", line)
+        if study and line.startswith("|"):
+            _, _, headline, verdict, run, _ = (part.strip() for part in re.split(r"(?<!\\)\|", line))
+            run = re.sub(r"(?<=, )[A-Z](?=, )", lambda letter: machines.get(letter[0], letter[0]), run, count=1)
+            found.setdefault(study[1], []).append((headline, verdict, run))
+    return found
+
+
+def _table(told: Any, old: dict[str, Any], new: dict[str, Any]) -> str:
+    rows = [
+        (text.cited, row)
+        for text, ours in told
+        for outcome in ours
+        for row in (old if outcome.summary is None else new).get(outcome.study.name, [])
+    ]
+    names = sorted({run.split(", ", 1)[1].rsplit(", ", 2)[0] for _, (_, _, run) in rows})
+    letters = dict(zip(names, string.ascii_uppercase, strict=False))
+    lines, last = ["| text | headline | verdict | run |", "|---|---|---|---|"], ""
+    for cited, (headline, verdict, run) in rows:
+        day, rest = run.split(", ", 1)
+        name, seconds, form = rest.rsplit(", ", 2)
+        first = f"**{cited}**" if cited != last else ""
+        lines.append(f"| {first} | {headline} | {verdict} | {day}, {letters[name]}, {seconds}, {form} |")
+        last = cited
+    verdicts = [{"headlines": [{"verdict": verdict[2:]} for _, (_, verdict, _) in rows]}]
+    legend = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
+    return "\n\n".join([f"{counted(verdicts)}.", "\n".join(lines), f"Machines: {legend}."]) + "\n"
+
+
+def _sections(markdown: str) -> tuple[str, dict[str, str]]:
+    head, *parts = re.split(r"\n\n(?=## )", markdown.rstrip("\n"))
+    return head, {part.partition("\n")[0].removeprefix("## "): part for part in parts}
+
+
+def main(galleries: list[Path]) -> None:
+    """Take what galleries hold, and write the pages."""
+    for gallery in galleries:
+        print(f"{gallery}: {', '.join(take(gallery)) or 'nothing new'}")
+    for path, content in pages().items():
+        path.write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main([Path(each) for each in sys.argv[1:]])

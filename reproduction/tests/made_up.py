@@ -1,7 +1,5 @@
 """Studies of no text: quick ones that end in every way there is."""
 
-from __future__ import annotations
-
 import os
 import signal
 
@@ -9,10 +7,9 @@ import numpy as np
 
 from tacit.core.errors import DataError
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Pair, below, headline, judged, within
-from tacit_reproduction.workers import Crew
 
 SEEDS = 6
 

@@ -1,7 +1,5 @@
 """Made-up tables of outcomes, of which the verdicts are known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,11 +28,6 @@ def row(factors: Mapping[str, Any], k: int = 0, curve: str = "", places: str = "
 def missed(judgement: Judgement) -> list[int]:
     """Return the places of the claims that do not hold."""
     return [place for place, claim in enumerate(judgement.claims) if not claim.holds]
-
-
-def failing(judgement: Judgement) -> set[str]:
-    """Return the first words of all claims that do not hold."""
-    return {" ".join(claim.claim.split()[:4]) for claim in judgement.claims if not claim.holds}
 
 
 def verdicts(judgement: Judgement) -> list[str]:

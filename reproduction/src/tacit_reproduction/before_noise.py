@@ -1,7 +1,5 @@
 """A method judged at what its agents have before their noise, as Li et al. and Gauthier (2023) measure errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from tacit.core.contract import Algorithm, Batch, Inbox, Key, Outbox, Params, PrivacyStatement, State, Tree, View
@@ -33,10 +31,5 @@ def before_noise(method: Algorithm, look: Look) -> Algorithm:
         return phase.absorb(key, state[0], inbox, view), state[1]
 
     return method._replace(
-        init={"peer": init},
-        phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
-        model=lambda state: state[1],
-        privacy=PrivacyStatement.none(),
-        diagnostics={},
-        continuation={},
-    )
+        init={"peer": init}, phases=(phase._replace(compute=compute, emit=emit, absorb=absorb),),
+        model=lambda state: state[1], privacy=PrivacyStatement.none(), diagnostics={}, continuation={})  # fmt: skip

@@ -1,7 +1,5 @@
 """List of the studies, text by text and in each text's own order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import NamedTuple
@@ -13,30 +11,25 @@ class Text(NamedTuple):
     """One of the five texts; docs/bibliography.md has them in full."""
 
     key: str
-    cited: str
-    """In running text, before the section."""
+    cited: str  # in running text, before the section
     title: str
     origin: str
-    studies: tuple[str, ...]
-    """ "module:NAME" of each."""
+    studies: tuple[str, ...]  # "module:NAME" of each
 
 
 TEXTS = (
     Text(
         "ops", "OPS paper", "Central Server Free Federated Learning over Single-sided Trust Social Networks",
         "a paper submitted to ICLR 2021: online push-sum",
-        ("push_sum:OCCUPANCY", "push_sum:SUSY"),
-    ),
+        ("push_sum:OCCUPANCY", "push_sum:SUSY")),
     Text(
         "li", "Li et al.", "Differentially Private Distributed Online Learning",
         "a paper by C. Li, P. Zhou, G. Chen and T. Jiang",
-        ("synthetic:STUDY", "rcv1:STUDY", "minibatch:STUDY"),
-    ),
+        ("synthetic:STUDY", "rcv1:STUDY", "minibatch:STUDY")),
     Text(
         "dissertation", "Dissertation", "Differentially private online learning for federated optimisation",
         "a dissertation: mirror descent, long-term constraints, moving targets",
-        ("three_clients:STUDY", "constrained:STUDY", "lagrangian:STUDY", "dynamic:STUDY", "mnist:STUDY"),
-    ),
+        ("three_clients:STUDY", "constrained:STUDY", "lagrangian:STUDY", "dynamic:STUDY", "mnist:STUDY")),
     Text(
         "gauthier", "Gauthier (2023)",
         "Distributed machine learning for the Internet of Things and cyber-physical systems",
@@ -44,18 +37,13 @@ TEXTS = (
         (
             "zcdp:ELASTIC_NET", "zcdp:LAD", "zcdp:RIDGE", "pao_variants:STUDY", "pao_baselines:STUDY",
             "pao_environments:STUDY", "pao_calcofi:STUDY", "pao_theory:STUDY", "pgfl_regression:STUDY",
-            "pgfl_images:MNIST", "pgfl_images:ORGAN", "pgfl_discovery:STUDY", "npfl:STUDY",
-        ),
-    ),
+            "pgfl_images:MNIST", "pgfl_images:ORGAN", "pgfl_discovery:STUDY", "npfl:STUDY")),
     Text(
         "rizk", "Rizk (2023)", "Multi-agent Learning with Privacy Guarantees",
         "a doctoral thesis, E. Rizk, EPFL 2023: federated and decentralised learning",
         (
             "importance_regression:STUDY", "importance_ijcnn1:STUDY", "fedavg_private:STUDY", "gfl_regression:STUDY",
-            "gfl_classification:STUDY", "diffusion_regression:STUDY", "diffusion_ijcnn1:STUDY",
-        ),
-    ),
-)  # fmt: skip
+            "gfl_classification:STUDY", "diffusion_regression:STUDY", "diffusion_ijcnn1:STUDY")))  # fmt: skip
 
 
 def studies(text: Text) -> list[Study]:

@@ -1,7 +1,5 @@
 """The command `tacit reproduce`: one experiment of the texts, or all of them with a gallery."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -14,18 +12,15 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and repeats: a smoke test.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Directory to write, by default runs/NAME or runs/gallery.", show_default=False)
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first repeat.")] = 0,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="With --all: experiments at a time.", show_default="one per core")
+    Path | None, typer.Option(help="Directory to write, by default runs/NAME or runs/gallery.", show_default=False)
+    ] = None, seed: Annotated[int, typer.Option(min=0, help="Seed of the first repeat.")] = 0, jobs: Annotated[
+    int | None, typer.Option(min=1, help="With --all: experiments at a time.", show_default="one per core")
     ] = None,
     on: Annotated[str, typer.Option("--on", help="With --all: pool, ray, or ray://HOST with the same files.")] = "pool",
     stored: Annotated[
-        bool, typer.Option("--stored", help="Judge again what is in --out, without running anything.")
-    ] = False,
+    bool, typer.Option("--stored", help="Judge again what is in --out, without running anything.") ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a claim of a text does not hold.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run an experiment of the texts and say what became of its results; one that is refuted is no error.
 
     With --all what --out holds already (same form, seed, code, versions, data) is kept: an interrupted run goes on.

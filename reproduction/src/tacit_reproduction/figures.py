@@ -4,10 +4,8 @@ curves(results, "rounds", "Deviation", "As figure 4.4.", "deviation", lines="noi
 dots(results, "steps", "By step", "", "settled", x="step", lines="noise", log_x=True)
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,21 +14,30 @@ from tacit.metrics import mean_band
 from tacit.results.pages.panels import HIGHEST
 from tacit_reproduction.table import Floats, Results, Row
 
-POINTS = 100
-"""Of a curve; of longer ones so many are kept, evenly chosen, on a logarithmic axis evenly there."""
+POINTS = 100  # of a curve; of longer ones so many are kept, evenly chosen, on a logarithmic axis evenly there
 DIGITS = 5
 
 Label = str | Callable[[Row], str | None]
-"""A factor, or a function of a row; rows of which it returns None are left out."""
+"""A factor, words with factors ("lambda = {l2:g}"), or a function of a row; rows of which it is None are left out."""
+
+
+class Look(TypedDict, total=False):
+    """What `curves` and `dots` are drawn with."""
+
+    lines: Required[Label]  # which rows are lines, and their labels
+    panels: Label  # which rows stand together, by default all
+    y: str  # label of the vertical axis, by default the measure
+    log_x: bool
+    log_y: bool
+    words: Mapping[Any, str]  # values of factors -> labels
+    change: Callable[[Floats], Floats]  # of the values before they are averaged, e.g. `decibels`
 
 
 class Line(NamedTuple):
     """Values over places."""
 
-    at: ArrayLike
-    """(points,) numbers, or places among the axis's names."""
-    values: ArrayLike
-    """(seeds, points)."""
+    at: ArrayLike  # (points,) numbers, or places among the axis's names
+    values: ArrayLike  # (seeds, points)
 
 
 class Axes(NamedTuple):
@@ -40,8 +47,7 @@ class Axes(NamedTuple):
     y: str
     log_x: bool = False
     log_y: bool = False
-    names: tuple[str, ...] = ()
-    """Of places that are no numbers."""
+    names: tuple[str, ...] = ()  # of places that are no numbers
 
 
 class Figure(NamedTuple):
@@ -49,92 +55,42 @@ class Figure(NamedTuple):
 
     name: str
     title: str
-    caption: str
-    """What it shows, and which figure of the text is drawn like it."""
+    caption: str  # what it shows, and which figure of the text is drawn like it
     axes: Axes
-    panels: Mapping[str, Mapping[str, Line]]
-    """Title -> label -> line."""
-    joined: bool = True
-    """Whether points are joined by lines."""
+    panels: Mapping[str, Mapping[str, Line]]  # title -> label -> line
+    joined: bool = True  # whether points are joined by lines
 
     def as_json(self) -> dict[str, Any]:
         """Return what summary.json holds: means and 95 % intervals, point by point."""
-        panels = [
-            {
-                "title": title,
-                "lines": [{"label": label, **_thinned(line, self.axes.log_x)} for label, line in lines.items()],
-            }
-            for title, lines in self.panels.items()
-        ]
-        return {
-            "name": self.name,
-            "title": self.title,
-            "caption": self.caption,
+
+        def drawn(lines: Mapping[str, Line]) -> list[dict[str, Any]]:
+            return [{"label": label, **_thinned(line, self.axes.log_x)} for label, line in lines.items()]
+
+        return self._asdict() | {
             "axes": {**self.axes._asdict(), "names": list(self.axes.names)},
-            "panels": panels,
-            "joined": self.joined,
+            "panels": [{"title": title, "lines": drawn(lines)} for title, lines in self.panels.items()],
         }
 
 
 def curves(
-    results: Results,
-    name: str,
-    title: str,
-    caption: str,
-    measure: str,
-    *,
-    lines: Label,
-    panels: Label | None = None,
-    at: str = "rounds",
-    x: str = "round",
-    y: str = "",
-    log_x: bool = False,
-    log_y: bool = False,
-    words: Mapping[Any, str] | None = None,
-    change: Callable[[Floats], Floats] | None = None,
-) -> Figure:
+    results: Results, name: str, title: str, caption: str, measure: str, *, at: str = "rounds", x: str = "round",
+    **look: Unpack[Look],
+) -> Figure:  # fmt: skip
     """Return curves of a measure over the rounds.
 
-    Args:
-      results: The rows that are drawn: use `results.where(...)`.
-      name: Of the figure.
-      title: Above it.
-      caption: Below it.
-      measure: Its values are (seeds, points).
-      lines: Which rows are lines, and their labels.
-      panels: Which rows stand together; None: all.
-      at: Measure that holds the places, (points,).
-      x: Label of the horizontal axis, as `y` of the vertical one (empty: the measure).
-      log_x: Whether the horizontal axis is logarithmic, as `log_y` for the vertical one.
-      words: Values of factors -> labels.
-      change: Function of the values before they are averaged, e.g. `decibels`.
+    Of rows use `results.where(...)`; title and caption are above and below it. `at` is the measure that holds the
+    places, (points,), x the label of the horizontal axis.
     """
     drawn: dict[str, dict[str, Line]] = {}
-    for row in results.rows:
-        place, label = _label(row, panels, words), _label(row, lines, words)
-        if measure in row.measures and place is not None and label is not None:
-            values = np.asarray(row.measures[measure], np.float64)
-            drawn.setdefault(place, {})[label] = Line(row.measures[at], change(values) if change else values)
-    return Figure(name, title, caption, Axes(x, y or measure, log_x, log_y), drawn)
+    for row, place, label, values in _shown(results.rows, measure, look):
+        drawn.setdefault(place, {})[label] = Line(row.measures[at], values)
+    return Figure(name, title, caption, _axes(x, measure, look), drawn)
 
 
 def dots(
-    results: Results,
-    name: str,
-    title: str,
-    caption: str,
-    measure: str,
-    *,
-    x: str,
-    lines: Label,
-    panels: Label | None = None,
-    x_label: str = "",
-    y: str = "",
-    log_x: bool = False,
-    log_y: bool = False,
-    words: Mapping[Any, str] | None = None,
-    change: Callable[[Floats], Floats] | None = None,
-) -> Figure:
+    results: Results, name: str, title: str, caption: str, measure: str, *, x: str, x_label: str = "",
+    **look: Unpack[Look],
+) -> Figure:  # fmt: skip
     """Return a measure of (seeds,) over a factor: joined points if its levels are numbers, else single ones.
 
     `x` is the factor, `x_label` its name on the axis (empty: the factor's); all else is as for `curves`.
@@ -144,31 +100,39 @@ def dots(
     numbers = all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
     places = {each: float(each) if numbers and each is not None else float(k) for k, each in enumerate(levels)}
     gathered: dict[str, dict[str, dict[float, Floats]]] = {}
+    for row, place, label, values in _shown(rows, measure, look):
+        gathered.setdefault(place, {}).setdefault(label, {})[places[row.factors[x]]] = values
+
+    def line(found: dict[float, Floats]) -> Line:
+        return Line(np.array(sorted(found)), np.stack([found[at] for at in sorted(found)], axis=1))
+
+    drawn = {place: {label: line(found) for label, found in of.items()} for place, of in gathered.items()}
+    names = () if numbers else tuple(look.get("words", {}).get(level, str(level)) for level in levels)
+    return Figure(name, title, caption, _axes(x_label or x, measure, look, names), drawn, joined=numbers)
+
+
+def _axes(x: str, measure: str, look: Look, names: tuple[str, ...] = ()) -> Axes:
+    return Axes(x, look.get("y") or measure, look.get("log_x", False), look.get("log_y", False), names)
+
+
+def _shown(rows: Iterable[Row], measure: str, look: Look) -> Iterator[tuple[Row, str, str, Floats]]:
+    """Yield the rows that are drawn, with panel, label and values."""
+    words, change = look.get("words", {}), look.get("change", np.asarray)
     for row in rows:
-        place, label = _label(row, panels, words), _label(row, lines, words)
-        if place is not None and label is not None:
-            values = np.asarray(row.measures[measure], np.float64)
-            gathered.setdefault(place, {}).setdefault(label, {})[places[row.factors[x]]] = (
-                change(values) if change else values
-            )
-    drawn = {
-        place: {
-            label: Line(np.array(sorted(found)), np.stack([found[at] for at in sorted(found)], axis=1))
-            for label, found in of_panel.items()
-        }
-        for place, of_panel in gathered.items()
-    }
-    names = () if numbers else tuple((words or {}).get(level, str(level)) for level in levels)
-    return Figure(name, title, caption, Axes(x_label or x, y or measure, log_x, log_y, names), drawn, joined=numbers)
+        place, label = _label(row, look.get("panels"), words), _label(row, look["lines"], words)
+        if measure in row.measures and place is not None and label is not None:
+            yield row, place, label, change(np.asarray(row.measures[measure], np.float64))
 
 
-def _label(row: Row, label: Label | None, words: Mapping[Any, str] | None) -> str | None:
+def _label(row: Row, label: Label | None, words: Mapping[Any, str]) -> str | None:
     if label is None:
         return ""
     if callable(label):
         return label(row)
+    if "{" in label:
+        return label.format(**row.factors)
     value = row.factors.get(label)
-    return None if value is None else (words or {}).get(value, str(value))
+    return None if value is None else words.get(value, str(value))
 
 
 def _thinned(line: Line, log: bool) -> dict[str, Sequence[float | None]]:

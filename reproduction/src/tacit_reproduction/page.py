@@ -3,8 +3,6 @@
 Pages are made of summaries alone, so that the gallery tells the same story.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +17,7 @@ from tacit.results.report import NOTHING
 from tacit_reproduction.summary import command
 from tacit_reproduction.verdict import VERDICTS, Verdict
 
-FEW = 40
-"""Points of a line of a small figure."""
+FEW = 40  # points of a line of a small figure
 QUICK = "The quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
 MARKS = dict(zip(VERDICTS, ("✓", "↗", "◐", "✗", "–"), strict=True))
 KEYS = dict(zip(VERDICTS, ("yes", "direction", "depends", "no", "untested"), strict=True))
@@ -63,11 +60,9 @@ def page(summary: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(summary["versions"].items()))
     parts = [
         html("<header><h1>{}</h1><p class='by'>{}, run again by tacit</p></header>", title, summary["source"]),
-        *quick_form([summary]),
-        html("<p>{}.</p>", counted([summary])),
-        body(summary),
+        *quick_form([summary]), html("<p>{}.</p>", counted([summary])), body(summary),
         html("<footer><p>Made by <code>{}</code></p><p>{} · {}</p></footer>", made_by, facts(summary), versions),
-    ]
+    ]  # fmt: skip
     return document(title, joined(parts, "\n"), CSS, STUDY_CSS, script=SCRIPT)
 
 
@@ -98,8 +93,7 @@ def result(summary: Mapping[str, Any], number: int) -> Html:
         KEYS[each["verdict"]], anchor(summary, number), each["verdict"], each["headline"], badge(each["verdict"]),
         versus(each), each["why"],
         html("<ul class='swept' aria-label='Settings that the text leaves open'>{}</ul>", swept) if swept else NOTHING,
-        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary),
-    )  # fmt: skip
+        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary))  # fmt: skip
 
 
 def badge(verdict: Verdict) -> Html:
@@ -111,8 +105,7 @@ def versus(headline: Mapping[str, Any]) -> Html:
     """Return the text's numbers beside ours."""
     return html(
         "<div class='versus'><div><b>Text, {}</b>{}</div><div><b>Here</b>{}</div></div>",
-        headline["place"], headline["text"], headline["ours"],
-    )  # fmt: skip
+        headline["place"], headline["text"], headline["ours"])  # fmt: skip
 
 
 def anchor(summary: Mapping[str, Any], number: int) -> str:
@@ -133,16 +126,13 @@ def drawn(prefix: str, figure: Mapping[str, Any], small: bool = False) -> Html:
     plots = []
     for k, panel in enumerate(figure["panels"][: 1 if small else None]):
         curves = tuple(_curve(labels.index(line["label"]), line, small) for line in panel["lines"])
-        plot = Panel(
-            f"{group}{k}", panel["title"], "", x, y, curves, scattered=not figure["joined"], group=group
-        )  # fmt: skip
+        plot = Panel(f"{group}{k}", panel["title"], "", x, y, curves, scattered=not figure["joined"], group=group)
         plots.append(chart(plot, [_Named(label) for label in labels]))
     if small:
         return joined(plots)
     return html(
         "<figure class='drawn'><h3>{}</h3><div class='plots'>{}</div><figcaption>{}</figcaption></figure>",
-        figure["title"], joined(plots), figure["caption"],
-    )  # fmt: skip
+        figure["title"], joined(plots), figure["caption"])  # fmt: skip
 
 
 def _curve(number: int, line: Mapping[str, Any], small: bool) -> Curve:
@@ -158,20 +148,21 @@ def _numbers(values: Sequence[float | None]) -> Any:
 
 def claims(summary: Mapping[str, Any]) -> Html:
     """Return all claims as a table; questions of our own are marked."""
-    rows = joined(
-        html(
-            "<tr class='{}'><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            "own" if each["ours"] else "", each["claim"], each["text"] or "our own question", each["figure"],
-            OUTCOMES[each["outcome"]],
-        )
-        for each in summary["claims"]
-    )  # fmt: skip
-    head = joined(html("<th scope='col'>{}</th>", name) for name in ("claim", "text", "found", "outcome"))
+    found = [
+        ("own" if each["ours"] else "",
+         (each["claim"], each["text"] or "our own question", each["figure"], OUTCOMES[each["outcome"]]))
+        for each in summary["claims"]]  # fmt: skip
+    return _table("Claims", "claims", ("claim", "text", "found", "outcome"), found)
+
+
+def _table(label: str, kind: str, columns: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]]) -> Html:
+    """Return a table that can be scrolled; rows are (class, cells)."""
+    head = joined(html("<th scope='col'>{}</th>", column) for column in columns)
+    lines = (html("<tr class='{}'>{}</tr>", of, joined(html("<td>{}</td>", cell) for cell in row)) for of, row in rows)
     return html(
-        "<div class='scroll' role='region' aria-label='Claims' tabindex='0'><table class='claims'><thead><tr>{}</tr>"
-        "</thead><tbody>{}</tbody></table></div>",
-        head, rows,
-    )  # fmt: skip
+        "<div class='scroll' role='region' aria-label='{}' tabindex='0'><table class='{}'><thead><tr>{}</tr></thead>"
+        "<tbody>{}</tbody></table></div>",
+        label, kind, head, joined(lines))  # fmt: skip
 
 
 def _how(summary: Mapping[str, Any]) -> Html:
@@ -179,13 +170,8 @@ def _how(summary: Mapping[str, Any]) -> Html:
     table = summary["table"]
     if not table["rows"]:
         return paragraphs
-    head = joined(html("<th scope='col'>{}</th>", column) for column in table["columns"])
-    rows = (html("<tr>{}</tr>", joined(html("<td>{}</td>", cell) for cell in row)) for row in table["rows"])
-    return html(
-        "{}<p class='note'>Means over seeds; ± is half of a 95 % interval.</p><div class='scroll' role='region' "
-        "aria-label='Cells' tabindex='0'><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
-        paragraphs, head, joined(rows),
-    )  # fmt: skip
+    cells = _table("Cells", "", table["columns"], (("", row) for row in table["rows"]))
+    return html("{}<p class='note'>Means over seeds; ± is half of a 95 % interval.</p>{}", paragraphs, cells)
 
 
 def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:

@@ -1,7 +1,5 @@
 """Summary of a study, `summary.json`: how it is read back, and whether it is of the code and the data that are here."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
@@ -14,12 +12,11 @@ from tacit.config.own_code import digest_of, package_digest
 from tacit.results import schema
 from tacit.results.pages.panels import HIGHEST
 from tacit.results.record import versions
-from tacit.results.sealed import FILES, SUMMARY, Sealed, settled
+from tacit.results.sealed import FILES, SUMMARY, settled
 from tacit_reproduction.datasets.fetch import digests, search_path
 from tacit_reproduction.verdict import Outcome, Verdict
 
-OUTCOMES = "outcomes.npz"
-"""File of the table of outcomes."""
+OUTCOMES = "outcomes.npz"  # file of the table of outcomes
 Text = schema.Text
 Numbers = list[Annotated[float, Field(ge=-HIGHEST, le=HIGHEST)] | None]
 
@@ -47,12 +44,10 @@ def _placed(figure: Any) -> Any:
 _several = list.__class_getitem__
 _CLAIM = _part(
     "claim", claim=Text, holds=bool, figure=Text, headline=Text, verdict=Verdict | None, text=Text, ours=bool,
-    seen_in=str, outcome=Outcome,
-)  # fmt: skip
+    seen_in=str, outcome=Outcome)  # fmt: skip
 _HEADLINE = _part(
     "headline", headline=Text, verdict=Verdict, place=Text, text=Text, ours=Text, why=Text, seen_in=str,
-    settings=dict[str, Outcome],
-)  # fmt: skip
+    settings=dict[str, Outcome])  # fmt: skip
 _BOUND = (Numbers | None, None)
 _LINE = _part("line", _even, label=Text, at=Numbers, mean=Numbers, low=_BOUND, high=_BOUND)
 _PANEL = _part("panel", title=Text, lines=_several(_LINE))
@@ -64,19 +59,15 @@ _SUMMARY = _part(
     "summary", experiment=Text, title=Text, source=Text, claims=_several(_CLAIM), headlines=_several(_HEADLINE),
     figures=_several(_FIGURE), table=_part("table", columns=list[Text], rows=list[list[Text]]), method=list[Text],
     data=Text, quick=bool, seed=schema.Count, seconds=schema.Seconds, date=Text, machine=Text, versions=dict[str, str],
-    made_of=_part("made_of", code=str, data=dict[str, str | None]),
-)  # fmt: skip
+    made_of=_part("made_of", code=str, data=dict[str, str | None]))  # fmt: skip
 
 
 def read(directory: Path) -> dict[str, Any]:
     """Read the summary of a study."""
 
-    def summary_of(files: Sealed) -> dict[str, Any]:
-        summary = {key: value for key, value in files.summary.items() if key != FILES}
-        schema.check(_SUMMARY, summary, files.folder / SUMMARY)
-        return summary
-
-    return settled(directory, summary_of)
+    summary = settled(directory, lambda files: {key: value for key, value in files.summary.items() if key != FILES})
+    schema.check(_SUMMARY, summary, directory / SUMMARY)
+    return summary
 
 
 def outcomes(directory: Path) -> bytes:

@@ -5,8 +5,6 @@ number or a curve. Claims and figures are made of columns of this table and of n
 can be judged again without a run.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -39,15 +37,13 @@ class Results:
         self.rows = list(rows)
         self.facts = dict(facts or {})
 
-    def __repr__(self) -> str:
-        return f"Results({len(self.rows)} cells, facts {', '.join(self.facts) or 'none'})"
-
-    def __add__(self, other: Results) -> Results:
+    def __add__(self, other: "Results") -> "Results":
         return Results([*self.rows, *other.rows], {**self.facts, **other.facts})
 
-    def where(self, **factors: Factor) -> Results:
-        """Return the rows with these factors; rows that lack one of them are left out."""
-        return self.keep(lambda row: factors.items() <= row.factors.items())
+    def where(self, **factors: Factor | tuple[Factor, ...]) -> "Results":
+        """Return the rows with these factors, or with one of several; rows that lack one of them are left out."""
+        sets = {name: value if isinstance(value, tuple) else (value,) for name, value in factors.items()}
+        return self.keep(lambda row: all(name in row.factors and row.factors[name] in sets[name] for name in sets))
 
     def of(self, measure: str, **factors: Factor) -> Floats:
         """Return a measure of the one cell with these factors."""
@@ -57,7 +53,7 @@ class Results:
             raise TacitError(f"{measure} of {words or 'no factors'}: {len(found)} cells have it; expected just one")
         return np.asarray(found[0].measures[measure], np.float64)
 
-    def keep(self, test: Callable[[Row], bool]) -> Results:
+    def keep(self, test: Callable[[Row], bool]) -> "Results":
         """Return the rows that pass a test."""
         return Results(filter(test, self.rows), self.facts)
 
@@ -67,11 +63,8 @@ class Results:
 
     def content(self) -> bytes:
         """Return the file that `loaded` reads."""
-        arrays: dict[str, NDArray[Any]] = {
-            f"{k}/{name}": np.asarray(values)
-            for k, row in enumerate(self.rows)
-            for name, values in row.measures.items()
-        }
+        every = ((k, *of) for k, row in enumerate(self.rows) for of in row.measures.items())
+        arrays: dict[str, NDArray[Any]] = {f"{k}/{name}": np.asarray(values) for k, name, values in every}
         factors = [{name: _plain(value) for name, value in row.factors.items()} for row in self.rows]
         for key, what in ((FACTORS, factors), (FACTS, self.facts)):
             arrays[key] = np.frombuffer(json.dumps(what, default=_plain).encode("utf-8"), np.uint8)
@@ -112,6 +105,17 @@ def cells_of(cells: Sequence[Any], measured: Sequence[Any], facts: Mapping[str, 
         else:
             rows += found
     return Results(rows, facts)
+
+
+def parted(
+    common: Mapping[str, Factor], places: Iterable[Mapping[str, Factor]], seeds: int, measures: Mapping[str, Any]
+) -> list[Row]:
+    """Return a row for each place of a program, whose repeats are the seeds of the first place, of the second, ..."""
+
+    def part(k: int) -> dict[str, Any]:
+        return {name: of if name == "rounds" else of[k * seeds :][:seeds] for name, of in measures.items()}
+
+    return [Row({**common, **place}, part(k)) for k, place in enumerate(places)]
 
 
 def decibels(values: Floats) -> Floats:

@@ -1,7 +1,5 @@
 """Step size of a method: the best one on a geometric grid, found without trying all of it."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -10,8 +10,6 @@ is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of 
 2.5 c %, one of s swept settings may hold by chance for 2.5 s %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
@@ -26,10 +24,7 @@ from tacit_reproduction.table import Floats
 Outcome = Literal["holds", "open", "fails"]
 Verdict = Literal["reproduced", "direction only", "depends on an open setting", "refuted", "not tested"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-SPENT = 0.05
-"""Share of all sets of seeds for which an interval misses."""
-Named = tuple[str, ArrayLike]
-"""Name, and value per seed."""
+SPENT = 0.05  # share of all sets of seeds for which an interval misses
 
 
 class Rule(NamedTuple):
@@ -37,8 +32,7 @@ class Rule(NamedTuple):
 
     low: float
     high: float
-    closed: bool = False
-    """Whether its ends belong to it: no difference at all is neither above nor below."""
+    closed: bool = False  # whether its ends belong to it: no difference at all is neither above nor below
 
     def outcome(self, found: Interval) -> Outcome:
         """Judge an interval: wholly inside, wholly outside (or none at all), or neither."""
@@ -82,15 +76,12 @@ class Claim(NamedTuple):
 
     claim: str
     holds: bool
-    figure: str
-    """The numbers behind the verdict, with intervals."""
+    figure: str  # the numbers behind the verdict, with intervals
     text: str = ""
     """Statement of the text, with its place; empty for a question of our own, which counts for or against no text."""
-    seen_in: str = ""
-    """Name of the figure that shows it; empty if only numbers do."""
+    seen_in: str = ""  # name of the figure that shows it; empty if only numbers do
     outcome: Outcome = "fails"
-    leans: bool = False
-    """Whether all mean differences are on the claimed side, whatever their intervals."""
+    leans: bool = False  # whether all mean differences are on the claimed side, whatever their intervals
 
     @property
     def ours(self) -> bool:
@@ -118,26 +109,16 @@ class Pair(NamedTuple):
 
 
 def judged(
-    claim: str,
-    pairs: Sequence[Pair] | Pair,
-    rule: Rule,
+    claim: str,  # what is claimed, in one sentence
+    pairs: Sequence[Pair] | Pair,  # what is compared
+    rule: Rule,  # `below()`, `above()` or `within(...)`
     *,
-    unit: str = "",
-    text: str = "",
-    seen_in: str = "",
-    note: str = "",
+    unit: str = "",  # of the values, e.g. " dB" or " %"
+    text: str = "",  # statement of the text with its place; empty for a question of our own
+    seen_in: str = "",  # name of the figure that shows it
+    note: str = "",  # further words on the numbers
 ) -> Claim:
-    """Put a claim to the test: every pair's difference lies in the rule's range.
-
-    Args:
-      claim: What is claimed, in one sentence.
-      pairs: What is compared.
-      rule: `below()`, `above()` or `within(...)`.
-      unit: Of the values, e.g. " dB" or " %".
-      text: Statement of the text with its place; empty for a question of our own.
-      seen_in: Name of the figure that shows it.
-      note: Further words on the numbers.
-    """
+    """Put a claim to the test: every pair's difference lies in the rule's range."""
     several = [pairs] if isinstance(pairs, Pair) else list(pairs)
     with np.errstate(invalid="ignore"):  # of what has left all bounds
         found = [pair.interval for pair in several]
@@ -154,15 +135,14 @@ def judged(
     return Claim(claim, outcome == "holds", figure, text, seen_in, outcome, leans)
 
 
-def ordered(claim: str, values: Sequence[Named], **words: str) -> Claim:
+def ordered(claim: str, values: Sequence[tuple[str, ArrayLike]], **words: str) -> Claim:
     """Values rise from each to the next; `words` as for `judged`."""
     arrays = [(name, np.asarray(each, np.float64)) for name, each in values]
     pairs = [Pair(f"{upper} over {lower}", more, less) for (lower, less), (upper, more) in pairwise(arrays)]
     return judged(claim, pairs, above(), **words)
 
 
-NOT_WORSE = 0.01
-"""Share of the second's mean by which the first may be above it."""
+NOT_WORSE = 0.01  # share of the second's mean by which the first may be above it
 
 
 def not_worse(claim: str, pair: Pair, **words: str) -> Claim:
@@ -185,23 +165,15 @@ def slopes(x: ArrayLike, values: Floats) -> Floats:
 class Headline(NamedTuple):
     """One result of a text, and what became of it."""
 
-    headline: str
-    """One sentence."""
-    place: str
-    """In the text: "figure 4.4"."""
+    headline: str  # one sentence
+    place: str  # in the text: "figure 4.4"
     verdict: Verdict
-    text: str
-    """Numbers of the text, or its words."""
-    ours: str
-    """Our numbers beside them."""
-    why: str
-    """One sentence; where it is not reproduced a paragraph that a reviewer of the text would accept."""
-    seen_in: str
-    """Name of the figure that is drawn like the text's."""
-    settings: Mapping[str, Outcome]
-    """Settings that the text leaves open and that were swept -> outcome."""
-    claims: tuple[str, ...]
-    """The claims that it rests on."""
+    text: str  # numbers of the text, or its words
+    ours: str  # our numbers beside them
+    why: str  # one sentence; where it is not reproduced a paragraph that a reviewer of the text would accept
+    seen_in: str  # name of the figure that is drawn like the text's
+    settings: Mapping[str, Outcome]  # settings that the text leaves open and that were swept -> outcome
+    claims: tuple[str, ...]  # the claims that it rests on
 
 
 def headline(
@@ -211,24 +183,12 @@ def headline(
     text: str,
     ours: str,
     why: str,
-    claims: Sequence[Claim] = (),
-    size: Sequence[Claim] = (),
-    sweep: Mapping[str, Sequence[Claim]] | None = None,
+    claims: Sequence[Claim] = (),  # what has to hold at the settings that the text gives; none: it was not tested
+    size: Sequence[Claim] = (),  # on how large an effect is, where the text has a number; the direction may hold alone
+    sweep: Mapping[str, Sequence[Claim]] | None = None,  # setting that the text leaves open -> claims there
     seen_in: str = "",
 ) -> Headline:
-    """Return a headline with its verdict.
-
-    Args:
-      statement: The result, in one sentence.
-      place: Where the text has it.
-      text: Its numbers, or its words.
-      ours: Ours.
-      why: The reason of the verdict: a sentence, or a paragraph where the result is not reproduced.
-      claims: What has to hold at the settings that the text gives. None: it was not tested.
-      size: Claims on how large an effect is, where the text has a number; one that does not hold leaves the direction.
-      sweep: Setting that the text leaves open -> claims there.
-      seen_in: Name of the figure.
-    """
+    """Return a headline with its verdict; words are as in `Headline`."""
     swept = {setting: _together(there) for setting, there in (sweep or {}).items() if there}
     named = tuple(dict.fromkeys(claim.claim for claim in (*claims, *size)))
     return Headline(statement, place, verdict(claims, size, sweep or {}), text, ours, why, seen_in, swept, named)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
@@ -50,14 +48,9 @@ def deviation(path: Array) -> Array:
 
 
 TINY: dict[str, Any] = {
-    "step": 0.3,
-    "share": 2,
-    "availability": np.array([0.6, 0.3]),
-    "data": np.array([0.7, 0.9]),
-    "delays": np.array([0.5, 0.3]),
-    "decay": 0.6,
-    "fourth": fourth_moments(SAMPLES),
-}
+    "step": 0.3, "share": 2, "availability": np.array([0.6, 0.3]), "data": np.array([0.7, 0.9]),
+    "delays": np.array([0.5, 0.3]), "decay": 0.6, "fourth": fourth_moments(SAMPLES),
+}  # fmt: skip
 
 
 def network(correlations: Array, noise: Any, **settings: Any) -> Network:

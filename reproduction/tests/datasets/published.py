@@ -1,7 +1,5 @@
 """Small files in the publishers' own formats, taken for the originals; and what a publisher's server answers."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib
@@ -190,11 +188,8 @@ def of_organamnist(patch: pytest.MonkeyPatch) -> Published:
 
 
 SETS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Published], Callable[[], Any]]] = {
-    "occupancy": (of_occupancy, occupancy.occupancy),
-    "susy": (of_susy, susy.susy),
-    "rcv1": (of_rcv1, lambda: rcv1.rcv1(3)),
-    "mnist": (of_mnist, mnist.mnist),
-    "ijcnn1": (of_ijcnn1, ijcnn1.ijcnn1),
-    "organamnist": (of_organamnist, organamnist.organamnist),
-}
+    "occupancy": (of_occupancy, occupancy.occupancy), "susy": (of_susy, susy.susy),
+    "rcv1": (of_rcv1, lambda: rcv1.rcv1(3)), "mnist": (of_mnist, mnist.mnist),
+    "ijcnn1": (of_ijcnn1, ijcnn1.ijcnn1), "organamnist": (of_organamnist, organamnist.organamnist),
+}  # fmt: skip
 """Name -> its small edition, and its loader."""

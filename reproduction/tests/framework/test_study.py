@@ -1,7 +1,5 @@
 """The table of outcomes, and the directory of a study: what is written, read again, judged again and refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -58,21 +56,15 @@ def text(content: str) -> np.ndarray:
 
 
 HOSTILE = {
-    "nothing": b"",
-    "no archive": b"<html>moved</html>",
-    "cut off": packed()[:-30],
-    "one array": b"\x93NUMPY\x01\x00" + bytes(60),
-    "objects": packed(**{"0/a": np.array([{}], object)}),
-    "no such cell": packed(**{"1/a": np.ones(2)}),
-    "a cell before the first": packed(**{"-1/a": np.ones(2)}),
-    "words": packed(**{"0/a": np.array(["x"])}),
-    "belongs to nothing": packed(a=np.ones(2)),
-    "no JSON": packed(**{FACTORS: text("[{}")}),
-    "deep": packed(**{FACTORS: text("[" * 100_000)}),
+    "nothing": b"", "no archive": b"<html>moved</html>", "cut off": packed()[:-30],
+    "one array": b"\x93NUMPY\x01\x00" + bytes(60), "objects": packed(**{"0/a": np.array([{}], object)}),
+    "no such cell": packed(**{"1/a": np.ones(2)}), "a cell before the first": packed(**{"-1/a": np.ones(2)}),
+    "words": packed(**{"0/a": np.array(["x"])}), "belongs to nothing": packed(a=np.ones(2)),
+    "no JSON": packed(**{FACTORS: text("[{}")}), "deep": packed(**{FACTORS: text("[" * 100_000)}),
     "factors of another kind": packed(**{FACTORS: text("5")}),
     "factors within factors": packed(**{FACTORS: text('[{"a": [1]}]')}),
     "facts of another kind": packed(**{FACTS: text("[]")}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -143,11 +135,8 @@ def test_a_summary_has_headlines_claims_and_where_it_comes_from(fine: tuple[Path
     first, _, own = summary["claims"]
     assert first.keys() >= {"claim", "holds", "figure", "headline", "verdict", "text", "ours"}
     assert (first["holds"], first["ours"], first["headline"], first["verdict"]) == (
-        True,
-        False,
-        "A is best | of all",
-        "reproduced",
-    )
+        True, False, "A is best | of all", "reproduced",
+    )  # fmt: skip
     assert (own["ours"], own["headline"], own["verdict"]) == (True, "", None)
     assert summary["made_of"].keys() == {"code", "data"}
     assert command(summary) == "tacit reproduce fine --quick --seed 3"

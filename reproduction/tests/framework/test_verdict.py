@@ -1,7 +1,5 @@
 """Claims and verdicts: rules, intervals against scipy, how often chance decides, and the table of verdicts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -78,10 +76,8 @@ def test_all_pairs_have_to_hold_and_any_may_fail() -> None:
     low, high = Pair("l", sample(0.1), sample(0.9)), Pair("h", sample(0.9), sample(0.1))
     even = Pair("e", sample(0.5), sample(0.5, 1))
     assert [judged("", pairs, below()).outcome for pairs in ([low, low], [low, even], [even, high])] == [
-        "holds",
-        "open",
-        "fails",
-    ]
+        "holds", "open", "fails",
+    ]  # fmt: skip
     assert ordered("", [("a", sample(0.1)), ("b", sample(0.2)), ("c", sample(0.3))]).holds
     assert ordered("", [("a", sample(0.1)), ("b", sample(0.3)), ("c", sample(0.2))]).outcome == "fails"
 
@@ -127,11 +123,9 @@ def test_at_the_edge_of_its_range_a_claim_is_decided_by_chance_once_in_forty_at_
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 STATES = {
-    "holds": fact("h", True, ""),
-    "likely": Claim("l", False, "", outcome="open", leans=True),
-    "unlikely": Claim("u", False, "", outcome="open", leans=False),
-    "fails": fact("f", False, ""),
-}
+    "holds": fact("h", True, ""), "likely": Claim("l", False, "", outcome="open", leans=True),
+    "unlikely": Claim("u", False, "", outcome="open", leans=False), "fails": fact("f", False, ""),
+}  # fmt: skip
 RANK = list(STATES)
 state = st.sampled_from(RANK)
 setting = st.lists(state, min_size=1, max_size=3)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -23,13 +21,11 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Finished]:
     out = tmp_path / "out"
     outcomes = [Finished(study, out / name, study.run(True, out / name, 0)) for name, study in known.items()]
 
-    def reproduce_all(studies, out, watcher, quick, seed, jobs, on) -> list[Finished]:
+    def reproduce_all(studies, out, told, quick, seed, jobs, on) -> list[Finished]:
         assert (out, quick, seed, jobs, on) == (tmp_path / "out", True, 3, 2, "pool")
         assert studies == list(known.values())
         for outcome in outcomes:
-            watcher.started(outcome.study)
-            watcher.tick()
-            watcher.finished(outcome)
+            told(outcome)
         return outcomes
 
     monkeypatch.setattr(gallery, "reproduce_all", reproduce_all)
@@ -70,13 +66,6 @@ def test_what_is_stored_is_judged_again_without_a_run(ended, tmp_path: Path, cap
     shutil.rmtree(tmp_path / "out" / "two")
     assert command(tmp_path, "--stored") == 1
     assert "1 of 2 studies are there" in capsys.readouterr().out
-
-
-def test_on_a_terminal_what_runs_is_shown_too(ended, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    assert command(tmp_path) == 0
-    assert "of 2 studies, 0:0" in capsys.readouterr().err
 
 
 def test_the_module_of_the_entry_point_can_be_imported_first() -> None:

@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import json
-import os
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -13,70 +11,41 @@ from reproduction.tests import made_up
 from tacit.board.runs import Runs
 from tacit.config import own_code
 from tacit.core.errors import ConfigError, ResultError
+from tacit.sweeps.workers import Lost
 from tacit_reproduction import summary as summaries
-from tacit_reproduction import workers
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.gallery import Finished, reproduce_all, schedule
-from tacit_reproduction.study import Study
-
-
-class Notes:
-    """Writes down what it is told."""
-
-    def __init__(self) -> None:
-        self.begun: list[str] = []
-        self.ended: list[str] = []
-
-    def started(self, study: Study) -> None:
-        self.begun.append(study.name)
-
-    def finished(self, outcome: Finished) -> None:
-        self.ended.append(outcome.study.name)
-
-    def tick(self) -> None:
-        pass
+from tacit_reproduction.study import crew, watching
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finished], Notes]:
-    out = tmp_path_factory.mktemp("gallery")
-    notes = Notes()
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Finished], list[Finished]]:
+    out, told = tmp_path_factory.mktemp("gallery"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "_named", made_up.named)
-        outcomes = reproduce_all(made_up.STUDIES, out, notes, quick=True, seed=5)
-    return out, outcomes, notes
+        outcomes = reproduce_all(made_up.STUDIES, out, told.append, quick=True, seed=5)
+    return out, outcomes, told
 
 
 def test_every_study_ends_in_its_own_way_and_none_stops_the_others(first) -> None:
-    out, outcomes, notes = first
-    fine, fails, dies = outcomes
+    out, (fine, fails, dies), told = first
     written = json.loads((out / "fine" / "summary.json").read_text())
     assert {**fine.summary, "files": written["files"]} == written
     assert (fine.summary["seed"], fine.summary["quick"]) == (5, True)
-    assert fails.summary is None
-    assert "rows.csv is not there; put it there (exit code 2; all of it:" in fails.fault
-    assert dies.summary is None
-    assert "it said nothing (exit code 3" in dies.fault
+    assert (fails.summary, dies.summary) == (None, None)
+    assert "rows.csv is not there; put it there" in fails.fault
+    assert "exit code 3" in dies.fault
     assert not (out / "fails" / "summary.json").exists()
-    assert notes.begun == ["dies", "fine", "fails"]  # the longest first
-    assert set(notes.ended) == set(notes.begun)
-
-
-def test_what_a_study_prints_is_in_its_log_and_its_cores_are_its_own(first) -> None:
-    out, outcomes, _ = first
+    assert {outcome.study.name for outcome in told} == {study.name for study in made_up.STUDIES}
     assert "as it goes" in (out / "fine" / "log.txt").read_text()
-    each = len(schedule.core_shares(sorted(os.sched_getaffinity(0)), None)[0])
-    assert outcomes[0].summary["data"] == f"{each} core <made up>"
 
 
 def test_what_is_done_is_not_done_again(first, monkeypatch: pytest.MonkeyPatch) -> None:
     out, outcomes, _ = first
-    monkeypatch.setattr(schedule, "_begin", lambda *_: pytest.fail("begun again"))
-    notes = Notes()
-    (again,) = reproduce_all([outcomes[0].study], out, notes, quick=True, seed=5)
-    assert again.kept
-    assert again.summary == outcomes[0].summary
-    assert notes.ended == ["fine"]
+    monkeypatch.setattr(schedule, "_reproduce", lambda task: pytest.fail("begun again"))
+    told: list[Finished] = []
+    (again,) = reproduce_all([outcomes[0].study], out, told.append, quick=True, seed=5)
+    assert (again.kept, again.summary, told) == (True, outcomes[0].summary, [again])
 
 
 @pytest.mark.parametrize(
@@ -139,50 +108,38 @@ def test_a_cell_has_a_live_file_while_it_is_run(tmp_path: Path) -> None:
         def look(part: Any) -> None:
             seen.extend((run.state, run.algorithm) for run in Runs(tmp_path).all())
 
-        with workers.watching() as watch:
+        with watching() as watch:
             return tacit.simulate(method, graph, stream, rounds=rounds, watch=(*watch, look)).rounds
 
-    with workers.crew(1, live=tmp_path) as crew:
-        assert crew("cells", cell, [2, 3]) == [2, 3]
+    assert crew(1, live=tmp_path)("cells", cell, [2, 3]) == [2, 3]
     assert ("live", "online_push_sum") in seen
     assert list((tmp_path / ".tacit-live").iterdir()) == []
-    with workers.watching() as watch:
+    with watching() as watch:
         assert watch == ()
 
 
 @pytest.mark.slow
 def test_a_worker_tells_which_data_it_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "_ASKED", set())
-    with workers.crew(2) as crew:
-        assert crew("numbers", datasets.find, ["nowhere-1.npz", "nowhere-2.npz"]) == [None, None]
+    assert crew(2)("numbers", datasets.find, ["nowhere-1.npz", "nowhere-2.npz"]) == [None, None]
     assert datasets.looked_for() == {"nowhere-1.npz", "nowhere-2.npz"}
 
 
-def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[schedule._Slot] = []
-    begin = schedule._begin
+def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(tmp_path: Path, monkeypatch) -> None:
+    def impatient(outcome: Finished) -> None:
+        raise KeyboardInterrupt
 
-    def noted(*arguments) -> schedule._Slot:
-        begun.append(begin(*arguments))
-        return begun[-1]
-
-    class Impatient(Notes):
-        def tick(self) -> None:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(schedule, "_begin", noted)
     monkeypatch.setattr(schedule, "_named", made_up.named)
+    before = set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt):
-        reproduce_all([made_up.FOR_EVER], tmp_path, Impatient())
-    assert [slot.process.is_alive() for slot in begun] == [False]
+        reproduce_all([made_up.FOR_EVER, made_up.named("fine")], tmp_path, impatient, jobs=2)
+    assert set(multiprocessing.active_children()) <= before
     assert not (tmp_path / "waits" / "summary.json").exists()
 
 
-@pytest.mark.parametrize("code", [-9, 0])
-def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, code: int) -> None:
-    outcome = schedule._ended(made_up.study("x", "Li et al."), code, tmp_path)
+@pytest.mark.parametrize("result", [Lost("its worker died"), None])
+def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, result: Lost | None) -> None:
+    outcome = schedule._ended(made_up.study("x", "Li et al."), tmp_path / "x", result)
     assert outcome.summary is None
     assert str(tmp_path / "x") in outcome.fault
 
@@ -190,20 +147,14 @@ def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path,
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="cannot be written .* give another directory with --out"):
-        reproduce_all([made_up.named("fine")], tmp_path / "file", Notes())
+        reproduce_all([made_up.named("fine")], tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("cores", "jobs", "asked"), [(1, 1, None), (8, 8, None), (16, 8, None), (64, 32, None), (7, 3, 3)]
-)
-def test_cores_are_dealt_out_once_and_evenly(cores: int, jobs: int, asked: int | None) -> None:
-    """By default each has a core, and two on a large machine."""
-    shares = schedule.core_shares(range(cores), asked)
-    assert len(shares) == jobs
-    assert sorted(core for share in shares for core in share) == list(range(cores))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    with pytest.raises(ConfigError, match=f"{cores + 1} jobs on {cores} cores"):
-        schedule.core_shares(range(cores), cores + 1)
+def test_each_study_has_a_core_and_two_on_a_large_machine() -> None:
+    for cores, asked, wanted in ((1, None, (1, 1)), (8, None, (8, 1)), (16, None, (8, 2)), (7, 3, (3, 2))):
+        assert schedule.core_shares(cores, asked) == wanted
+    with pytest.raises(ConfigError, match="8 jobs on 7 cores"):
+        schedule.core_shares(7, 8)
 
 
 @pytest.mark.slow
@@ -214,12 +165,9 @@ def test_on_ray_every_study_ends_in_its_own_way_too(tmp_path: Path, monkeypatch:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setattr(schedule, "_named", made_up.named)
-    notes = Notes()
-    fine, fails, dies = reproduce_all(made_up.STUDIES, tmp_path, notes, quick=True, seed=5, jobs=2, on="ray")
+    fine, fails, dies = reproduce_all(made_up.STUDIES, tmp_path, quick=True, seed=5, jobs=2, on="ray")
     assert fine.summary == summaries.read(tmp_path / "fine")
-    assert "as it goes" in (tmp_path / "fine" / "log.txt").read_text()
     assert "rows.csv is not there" in fails.fault
     assert (dies.summary, "died" in dies.fault) == (None, True)
-    assert set(notes.ended) == {study.name for study in made_up.STUDIES}
-    (again,) = reproduce_all(made_up.STUDIES[:1], tmp_path, notes, quick=True, seed=5, on="ray")
+    (again,) = reproduce_all(made_up.STUDIES[:1], tmp_path, quick=True, seed=5, on="ray")
     assert again.kept

@@ -1,21 +1,14 @@
 """`pgfl-regression` and `pgfl-discovery`: data, units and noise, the optimum, verdicts on made-up tables, micro runs."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from reproduction.tests.tables import SEEDS, missed, row, verdicts
 from tacit.graphs import is_strongly_connected, is_symmetric
 from tacit_reproduction.gauthier import pgfl, pgfl_discovery, pgfl_optimum, pgfl_regression
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, RIDGE, SERVERS, Problem, Setting, world_of
-from tacit_reproduction.table import Results, Row
-
-ROUNDS = np.arange(10, 301, 10)
-WOBBLE = 1 + 0.001 * np.random.default_rng(3).normal(size=(400, SEEDS))
 
 
 def test_worlds_are_as_the_text_has_them():
@@ -69,95 +62,6 @@ def test_the_optimum_is_where_the_clusters_gradients_cancel():
             gradients = [a.T @ (a @ found - b) / len(b) + RIDGE * found for a, b in own]
             total += np.mean(gradients, axis=0) if mine else 0
         assert np.linalg.norm(total) < 1e-8 * np.linalg.norm(found)
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
-def level(setting: Setting, problem: Problem) -> tuple[float, float]:
-    """NMSD after the first and the last rounds, as the text has them."""
-    last = {"PGFL": 0.01, "GFL": 0.03, "ClusterFL": 0.1}[setting.method]
-    early = 0.5 - 0.2 * (setting.tau > 0)
-    if setting.method == "PGFL":
-        tau = setting.tau if setting.fade == 1 else 0.0
-        last *= 1 + 4 * tau if problem.spread > 0.15 else 1 + 5 * (tau - 0.4) ** 2
-    if setting.called:
-        last, early = (0.8 * last, early) if setting.method == "GFL" else (1.3 * last, 1.3 * early)
-    if setting.noise != "none":
-        last *= 1 + 0.02 * math.log10(100 * problem.clip) + (setting.zeta - 0.95)
-    return early, last
-
-
-def made(rule=level, booked: float = 0.095, apart: float = 1e-9) -> Results:
-    """A table of a world in which the text is right, or of another."""
-    rows = []
-    for setting, problems, *_, rounds in pgfl_regression.tasks(False, 0):
-        for problem in problems if rounds == pgfl.ROUNDS else ():
-            early, last = rule(setting, problem)
-            curve = last + (early - last) * np.exp(-(ROUNDS - 10) / 20)
-            values = WOBBLE[len(rows)][:, None] * curve
-            measures = {"rounds": ROUNDS, "nmsd": values, "end": values[:, -1], "rho": np.full(SEEDS, booked)}
-            rows.append(Row(pgfl.factors(setting, problem), measures))
-    for setting, problems, *_ in pgfl_optimum.looks(False, 0):
-        averaging = {"averaging": "exact" if setting.exact else "plain"}
-        rows += [Row({**averaging, **p._asdict()}, {"distance": np.full(2, apart)}) for p in problems]
-    return Results(rows)
-
-
-@pytest.mark.parametrize(
-    ("figures", "expected", "worse"),
-    [
-        (set(), ["reproduced"] * 3, lambda s, p: False),
-        ({"snr", "learning"}, ["refuted", "reproduced", "reproduced"], lambda s, p: s == pgfl_regression.MIXED),
-        ({"snr"}, ["depends on an open setting", *["reproduced"] * 2], lambda s, p: s.method == "PGFL" and p.snr == 20),
-        ({"similarity"}, ["reproduced", "refuted", "reproduced"], lambda s, p: s.fade < 1),
-        (
-            {"noise"},
-            [*["reproduced"] * 2, "depends on an open setting"],
-            lambda s, p: s.noise == "clipped" and s.called,
-        ),
-        ({"tau"}, ["reproduced"] * 3, lambda s, p: s.called and s.tau == 0.2),
-    ],
-)
-def test_a_claim_fails_where_it_is_wrong(figures, expected, worse):
-    def rule(setting: Setting, problem: Problem) -> tuple[float, float]:
-        early, last = level(setting, problem)
-        return (20 * early, 20 * last) if worse(setting, problem) else (early, last)
-
-    judgement = pgfl_regression.judge(made(rule))
-    wrong = {judgement.claims[place].seen_in for place in missed(judgement)}
-    assert wrong >= figures
-    assert bool(wrong) == bool(figures)
-    assert verdicts(judgement) == expected
-
-
-def test_the_ledger_and_the_optimum_decide_their_claims():
-    judgement = pgfl_regression.judge(made(booked=1.92, apart=0.01))
-    assert len(missed(judgement)) == 3
-    assert "0.095" in judgement.claims[missed(judgement)[0]].claim
-
-
-@pytest.mark.parametrize(("right", "found", "wrong"), [(80, 0.01, []), (40, 0.06, [0, 1, 2, 3])])
-def test_found_clusters_have_to_beat_chance_and_one_model(right, found, wrong):
-    rows = []
-    for rho, gamma in ((0.0, "small"), (0.0, "large"), (1e4, "large")):
-        place = {"records": "2 to 9", "rho": rho, "gamma": gamma}
-        rows += [row({**place, "kind": "found clusters"}, 0, right=right)]
-        rows[-1].measures["nmsd"] = found * WOBBLE[0]
-        rows += [
-            row({**place, "kind": "by chance"}, 1, right=40),
-            Row({**place, "kind": "one model"}, {"nmsd": 0.05 * WOBBLE[1]}),
-        ]
-    assert missed(pgfl_discovery.judge(Results(rows))) == wrong
-
-
-# -- runs --------------------------------------------------------------------------------------------------------------
-
-
-def test_multipliers_are_averaged_over_the_later_half_of_the_warm_up():
-    at = np.arange(10, 60, 10)
-    run = SimpleNamespace(recorded_rounds=at, recorded={"dual": at[None, :, None, None] * np.ones((2, 1, 3, 4))})
-    np.testing.assert_allclose(pgfl_discovery.duals_after(run, 40), np.full((2, 3, 4), 35.0))
 
 
 @pytest.mark.slow

@@ -1,18 +1,14 @@
 """`pgfl-mnist` and `pgfl-organ`: accuracies by hand, units of the images, verdicts on made-up tables, a micro run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from reproduction.tests.tables import missed, row, verdicts
 from tacit import objectives
 from tacit.streams.dataset import Dataset
 from tacit_reproduction.datasets.tasks import TwoClasses
 from tacit_reproduction.gauthier import pgfl_image_data, pgfl_images
-from tacit_reproduction.gauthier.pgfl_image_data import Group, accuracies, clients, of_norm_one
-from tacit_reproduction.gauthier.pgfl_images import FADING, PAIRS, SIMILAR, TRIPLETS, Cell
-from tacit_reproduction.table import Results
+from tacit_reproduction.gauthier.pgfl_image_data import Group, accuracies, clients
+from tacit_reproduction.gauthier.pgfl_images import Cell
 
 SMALL = Group((TwoClasses((0,), (1,)), TwoClasses((0,), (2,)), TwoClasses((3,), (1,))), 3, (2, 3), 2)
 
@@ -26,8 +22,14 @@ def pictures(columns: int = 12) -> Dataset:
     return Dataset("pictures", x.astype(np.float32), y, names, "made up", True, parts, "multiclass")
 
 
+def of_norm_one(classes: tuple[int, ...]) -> Dataset:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pgfl_image_data, "loaded", lambda source: pictures())
+        return pgfl_image_data.images.__wrapped__("", classes)
+
+
 def test_images_have_one_norm_and_keep_their_parts():
-    data = of_norm_one(pictures(), SMALL.classes)
+    data = of_norm_one(SMALL.classes)
     np.testing.assert_allclose(np.linalg.norm(data.x, axis=1), 1, rtol=1e-6)
     assert set(data.y) == {0, 1, 2, 3}
     assert data.parts == {"train": slice(0, 160), "test": slice(160, 320)}
@@ -47,14 +49,14 @@ def test_models_are_judged_on_their_own_clusters_test():
     knows[[0, 1, 2, 3]] = -1, 1, -1, -1
     models = np.broadcast_to(knows, (1, 2, 6, 12)).copy()
     models[0, 1, 4] *= -1  # one of two clients of cluster 2, later
-    found = accuracies(models, [np.array([0, 0, 1, 1, 2, 2])], SMALL, of_norm_one(pictures(), SMALL.classes))
+    found = accuracies(models, [np.array([0, 0, 1, 1, 2, 2])], SMALL, of_norm_one(SMALL.classes))
     np.testing.assert_allclose(found, [[250 / 3, 200 / 3]])
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setitem(pgfl_image_data.GROUPS, "small", SMALL)
-    monkeypatch.setattr(pgfl_images, "images", lambda source, classes: of_norm_one(pictures(), classes))
+    monkeypatch.setattr(pgfl_images, "images", lambda source, classes: of_norm_one(classes))
     for name, value in {"ROUNDS": 6, "EVERY": 3}.items():
         monkeypatch.setattr(pgfl_images, name, value)
     return monkeypatch
@@ -63,48 +65,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @pytest.mark.slow
 def test_norms_stand_for_penalties(small):
     """Images of norm 1 learn what images of norm 0.25 do with a sixteenth of the penalties."""
-    one = pgfl_images.run((Cell("small"), (1.0, 4.0), 2, 7, ""))[0]
+    one = pgfl_images.run((("", Cell("small"), (1.0, 4.0)), 2, 7))[0]
     small.setattr(pgfl_images, "PENALTY", 1 / 16)
     small.setattr(objectives, "logistic", lambda l2, made=objectives.logistic: made(l2=l2 / 16))
-    (same,) = pgfl_images.run((Cell("small"), (0.25,), 2, 7, ""))
+    (same,) = pgfl_images.run((("", Cell("small"), (0.25,)), 2, 7))
     np.testing.assert_allclose(same.measures["accuracy"], one.measures["accuracy"], atol=0.7)
     assert one.measures["accuracy"].shape == (2, 2)
     assert one.measures["end"].min() > 60
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
-def made(cells, gains) -> Results:
-    """A table in which mixing gains so many points in a group, by whether gradients are clipped."""
-    rows = []
-    for cell, norms in cells:
-        gain = gains[cell.group][cell.noise == "clipped"] if cell.tau else 0.0
-        gain *= {0.4: 1.0, 1.0: 0.3}.get(cell.tau, 0.8) if cell.group == "triplets" else 1.0
-        for norm in norms:
-            where = {"where": cell.where(norm), "mixing": f"tau = {cell.tau:g}", "panel": cell.group, "norm": norm}
-            rows.append(row({**cell._asdict(), **where}, len(rows), "accuracy", early=80 + gain, end=80 + gain))
-    return Results(rows)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "triplets", "expected", "wrong"),
-    [
-        ((2, 2), (4, 4), ["reproduced", "reproduced"], 0),
-        ((2, -2), (4, 4), ["depends on an open setting", "reproduced"], 1),
-        ((-2, -2), (4, 4), ["refuted", "reproduced"], 2),
-        ((2, 2), (-4, -4), ["reproduced", "refuted"], 4),
-    ],
-)
-def test_digits(pairs, triplets, expected, wrong):
-    gains = {PAIRS.group: pairs, TRIPLETS.group: triplets, pgfl_images.TURNED.group: (1, 1)}
-    judgement = pgfl_images.judge_digits(made(pgfl_images.digits(False), gains))
-    assert (verdicts(judgement), len(missed(judgement))) == (expected, wrong)
-
-
-@pytest.mark.parametrize(
-    ("similar", "dissimilar", "verdict"), [(6, 4.5, "reproduced"), (1, 4.5, "direction only"), (-1, 1, "refuted")]
-)
-def test_organs(similar, dissimilar, verdict):
-    gains = {SIMILAR.group: (similar,) * 2, FADING.group: (dissimilar,) * 2}
-    assert pgfl_images.judge_organs(made(pgfl_images.organs(False), gains)).headlines[0].verdict == verdict

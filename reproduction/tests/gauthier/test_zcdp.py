@@ -1,20 +1,18 @@
 """zCDP studies: data and optima against the text's formulas and CVXPY, w_k against NumPy, noise, verdicts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy
 import numpy as np
 import pytest
 
-from reproduction.tests.tables import SEEDS, missed, row, sample, verdicts
 from tacit import graphs, simulate
 from tacit.core.errors import ConfigError
 from tacit.privacy.conversions import tight
 from tacit.privacy.planning import total_rho
 from tacit.privacy.spending import DELTA
-from tacit_reproduction.gauthier import zcdp, zcdp_tuning
+from tacit_reproduction.before_noise import before_noise
+from tacit_reproduction.gauthier import zcdp_tuning
 from tacit_reproduction.gauthier.nonsmooth import (
     AGENTS,
     HALF,
@@ -31,9 +29,7 @@ from tacit_reproduction.gauthier.nonsmooth import (
     excess,
     mechanism,
     optimum,
-    seen_before_noise,
 )
-from tacit_reproduction.table import Results, Row
 
 SEED = 3
 CELL = Cell("ridge", OURS, 3.0, 0.8, 1.6)
@@ -79,22 +75,18 @@ def test_the_clip_is_a_quantile_and_networks_are_connected() -> None:
 
 def simulated(method: Any, rounds: int) -> Any:
     return simulate(
-        method,
-        connected(AGENTS, 3, 0),
-        data(0).stream(),
-        rounds=rounds,
-        dtype="float64",
-        record={"models": lambda models: models},
-        record_every=1,
-        progress=False,
-    )
+        method, connected(AGENTS, 3, 0), data(0).stream(), rounds=rounds, dtype="float64",
+        record={"models": lambda models: models}, record_every=1, progress=False,
+    )  # fmt: skip
 
 
 def test_errors_are_of_what_the_printed_step_gives_before_its_noise() -> None:
     """(3.8) in NumPy, from what was released: the noise itself is that of the method."""
     clip, rounds, step, rho = 0.9, 4, 0.8, 1.6
     method = algorithm(CELL, clip)
-    released, before = (simulated(made, rounds).recorded["models"][0] for made in (method, seen_before_noise(method)))
+    (phase,) = method.phases
+    exact = before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
+    released, before = (simulated(made, rounds).recorded["models"][0] for made in (method, exact))
     drawn, graph = data(0), connected(AGENTS, 3, 0)
     x, y = drawn.x.astype(np.float64), drawn.y.astype(np.float64)
     links = np.zeros((AGENTS, AGENTS))
@@ -125,46 +117,6 @@ def test_all_rounds_spend_the_total(method: str) -> None:
     else:
         epsilons = ratios * np.sqrt(2 * np.log(1.25 / (DELTA / ROUNDS)))
         assert epsilons.sum() == pytest.approx(tight(CELL.total, DELTA), rel=1e-5)
-
-
-def made(late: float = 1e-5, **levels: float) -> Results:
-    """Return a table on which all claims hold, but for the methods whose final error is given in dB, at all totals."""
-    ends = {OURS: -20.0, MATCHED: -15.0, HALF: -16.0, VANISHING: -19.0, "DP-NFL": 5.0, "P-ADMM": -19.5, **levels}
-    rows = []
-    for k, (method, end) in enumerate(ends.items()):
-        for total in (0.3, 3.0):
-            found = row({"method": method, "total": total, "step": 1.0, "penalty": 1.0}, k, "error", final=end)
-            if method == OURS:
-                more = {"averaged": np.array([30, 100]), "excess": np.tile([1e-2, 1e-4], (SEEDS, 1))}
-                found = found._replace(measures={**found.measures, **more})
-            rows.append(found)
-    falls = np.outer(sample(1.0), [1e-1, 1e-3, late])
-    limit = {"averaged": np.array([4, 200, 400]), "excess": falls, "error": falls, "rounds": np.arange(3)}
-    return Results([*rows, Row({"method": OURS, "total": np.inf}, limit)])
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "wrong", "verdict"),
-    [
-        *((name, {}, [], "reproduced") for name in PROBLEMS),
-        ("lad", {MATCHED: -20.5}, [0], "refuted"),
-        ("lad", {"DP-NFL": -20.5}, [2], "reproduced"),
-        ("ridge", {"P-ADMM": -20.5}, [2], "refuted"),
-        ("ridge", {"late": 1e-1}, [3, 4], "reproduced"),
-        ("ridge", {HALF: -21.0, VANISHING: -21.0}, [1, 5], "reproduced"),
-    ],
-)
-def test_verdicts_follow_the_numbers(name: Any, changes: dict[str, float], wrong: list[int], verdict: str) -> None:
-    judgement = zcdp.judge(name, made(**changes))
-    assert (missed(judgement), verdicts(judgement)) == (wrong, [verdict])
-
-
-def test_a_crossover_is_a_matter_of_the_total() -> None:
-    table = made()
-    table.where(method=MATCHED, total=0.3).rows[0].measures["final"][:] -= 6.0
-    found = zcdp.judge("elastic-net", table).headlines[0]
-    assert found.verdict == "depends on an open setting"
-    assert found.settings == {"total rho 0.3": "fails", "total rho 3": "holds"}
 
 
 def test_settings_are_chosen_on_other_seeds_and_total_by_total(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,12 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from reproduction.tests.tables import WOBBLE, missed, row, verdicts
 from tacit.core.errors import ConfigError
-from tacit_reproduction.li import accuracies, documents, minibatch, rcv1, synthetic
-from tacit_reproduction.li.documents import Documents, Representation
+from tacit_reproduction.li import accuracies, minibatch
+from tacit_reproduction.li.accuracies import Documents, Representation
 from tacit_reproduction.li.dola import Samples, dealt, learner, measured, network, simulated, streams_of, unit_ball
-from tacit_reproduction.table import Results, Row
 
 
 @pytest.fixture
@@ -80,7 +75,7 @@ def test_rows_are_scaled_and_cut(made_up: Documents) -> None:
     assert np.all(np.abs(few.astype(np.float64)).sum(axis=1) <= 1)
     assert Representation(14, 3).clip == 1
     assert Representation(50).clip == pytest.approx((100 / np.pi) ** 0.5)
-    assert documents.ROUNDED_DOWN < 1
+    assert accuracies.ROUNDED_DOWN < 1
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 8])
@@ -123,75 +118,3 @@ def test_variance_ratio_has_the_interval_of_the_f_distribution() -> None:
     # F(20, 20) has its 97.5 % quantile at 2.4645 (tables), and 1 / 2.4645 at 2.5 %.
     assert found.mean / found.low == pytest.approx(2.4645, abs=1e-3)
     assert found.high / found.mean == pytest.approx(2.4645, abs=1e-3)
-
-
-# -- verdicts on made-up tables ----------------------------------------------------------------------------------------
-
-
-def regrets(level: Callable[[synthetic.Setting, int, float], float], idle: float = 0.5) -> Results:
-    rows = []
-    for l2 in (0.1, 1.0, 10.0):
-        for setting in (synthetic.Setting(l2, mixing, at) for mixing in ("pairs", "all") for at in ("own", "mixture")):
-            for nodes in synthetic.NODES:
-                for epsilon in synthetic.EPSILONS if nodes == 64 else (0.1,):
-                    levels = {"idle": idle, "penalised": 1e4, "penalised_idle": idle}
-                    final = {"final": level(setting, nodes, epsilon) + 1e-6 * WOBBLE[0]}
-                    made = row(
-                        {"nodes": nodes, "epsilon": epsilon, **setting._asdict()}, 0, "regret", "examples", **levels
-                    )
-                    rows.append(made._replace(measures={**made.measures, **final}))
-    return Results(rows)
-
-
-def as_the_text_says(setting: synthetic.Setting, nodes: int, epsilon: float) -> float:
-    return (0.01 + (0.02 / epsilon**0.5 if epsilon else 0)) * (1 + nodes / 100)
-
-
-def test_regret_as_the_text_has_it_and_not() -> None:
-    assert verdicts(synthetic.judge(regrets(as_the_text_says))) == ["reproduced"] * 3
-    assert verdicts(synthetic.judge(regrets(as_the_text_says, idle=0.1)))[1] == "refuted"
-    mixed = regrets(lambda s, n, e: as_the_text_says(s, n, e) * (1 / n if s.mixing == "all" else 1))
-    assert verdicts(synthetic.judge(mixed))[2] == "depends on an open setting"
-    reverse = regrets(lambda s, n, e: 4 - as_the_text_says(s, n, e))
-    assert verdicts(synthetic.judge(reverse))[::2] == ["refuted"] * 2
-
-
-def spreads(noisy: Callable[[int], float]) -> Results:
-    draws = np.random.default_rng(1).normal(size=200)
-    settings = {(s.l2, s.judged) for s in minibatch.SETTINGS}
-    return Results(
-        Row(
-            {"data": data, "batch": batch, "l2": l2, "epsilon": epsilon, "judged": at},
-            {"final": 1 + (noisy(batch) if epsilon else 1) * draws},
-        )
-        for data in ("RCV1", "unit ball")
-        for batch in minibatch.BATCHES
-        for l2, at in sorted(settings)
-        for epsilon in minibatch.EPSILONS
-    )
-
-
-def test_variances_as_the_text_has_them_and_not() -> None:
-    assert verdicts(minibatch.judge(spreads(lambda batch: 10 if batch == 1 else 1))) == ["reproduced"] * 2
-    assert verdicts(minibatch.judge(spreads(lambda batch: 10 / batch))) == ["reproduced", "refuted"]
-    assert verdicts(minibatch.judge(spreads(lambda batch: 0.5 if batch == 1 else 1))) == ["refuted", "reproduced"]
-
-
-def entries(level: Callable[[accuracies.Cell], float]) -> Results:
-    rows = (row(cell._asdict(), 0, own=level(cell)) for cell in accuracies.cells(False))
-    return Results(rows, {"signal": 0.2, "noise": 1.0, "few": 0.1})
-
-
-def test_accuracies_as_the_text_has_them_and_not() -> None:
-    def text(cell: accuracies.Cell) -> float:
-        return accuracies.TABLE_1[cell.epsilon, cell.nodes] + 0.5
-
-    found = rcv1.judge(entries(text))
-    assert verdicts(found) == ["reproduced"] * 2
-    # Without noise and at eps = 1 Table 1 is the same, so that nothing rises there; it is above all else.
-    assert [claim.ours for claim in found.claims] == [False] * 2 + [True] + [False] * 4 + [True] * 2
-    assert missed(found) == []
-    others = rcv1.judge(entries(lambda cell: 80.0 + cell.nodes / 64 if not cell.epsilon else 52.0))
-    assert verdicts(others) == ["refuted"] * 2
-    one = rcv1.judge(entries(lambda cell: text(cell) if cell.l2 != 0.1 else 80.0 + cell.nodes / 64))
-    assert verdicts(one) == ["depends on an open setting", "reproduced"]

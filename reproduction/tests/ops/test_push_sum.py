@@ -1,20 +1,14 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from reproduction.tests.tables import missed, row, verdicts
 from tacit_reproduction.ops import runs
-from tacit_reproduction.ops.push_sum import OCCUPANCY_FULL, OCCUPANCY_QUICK, SUSY_FULL, SUSY_QUICK, judge, wanted
+from tacit_reproduction.ops.push_sum import OCCUPANCY_FULL, OCCUPANCY_QUICK, SUSY_FULL, SUSY_QUICK
 from tacit_reproduction.ops.runs import FRACTIONS, Network, Task, deal_out, losses, run, stream
-from tacit_reproduction.table import Results
 
 ROUNDS = 12
-Level = Callable[[str, Network, float], float]
 
 
 @pytest.fixture
@@ -77,53 +71,3 @@ def test_a_run_ends_at_its_average_and_chooses_its_step_on_other_seeds(monkeypat
     assert set(found[1.0]["step"]) == {0.5}  # of 0.5, 2 and 0.125 the nearest to 1
     for design in (OCCUPANCY_FULL, OCCUPANCY_QUICK, SUSY_FULL, SUSY_QUICK):
         assert max(design.seeds, design.tuning_seeds) < runs.TUNING_OFFSET
-
-
-def table(level: Level) -> Results:
-    """A table of the full form, in which every cell has the loss that `level` says, give or take a little."""
-    return Results(
-        row(
-            {"sweep": sweep, "method": method, **network._asdict(), "fraction": f},
-            0,
-            "running",
-            average=level(method, network, f),
-        )
-        for sweep, method, network in wanted(OCCUPANCY_FULL)
-        for f in FRACTIONS
-    )
-
-
-def as_the_text_says(method: str, network: Network, fraction: float) -> float:
-    level = {"COL": 0.3, "OPS": 0.4, "DOL-Symm": 0.6, "DOL-Asymm": 0.7, "Local OGD": 0.9}[method]
-    clusters = (0.05 if method == "Local OGD" else 0.1) * (fraction < 1)
-    return level + clusters + (0.02 / network.neighbours - 0.001 * network.nodes if method == "OPS" else 0)
-
-
-def shifted(amount: float, where: Callable[[str, Network, float], bool]) -> Level:
-    return lambda method, network, f: as_the_text_says(method, network, f) + amount * where(method, network, f)
-
-
-def chains(method: str, network: Network, fraction: float) -> bool:
-    return network.nodes == 20 and network[1:] == (2, False)
-
-
-@pytest.mark.parametrize(
-    ("level", "position", "verdict"),
-    [
-        (as_the_text_says, 0, "reproduced"),
-        (shifted(-0.5, lambda method, network, f: method == "DOL-Symm"), 0, "refuted"),
-        (shifted(0.3, lambda method, network, f: method == "COL"), 0, "refuted"),
-        (shifted(0.1, chains), 1, "depends on an open setting"),
-        (shifted(0.1, lambda method, network, f: network.nodes == 20 and network.neighbours <= 2), 1, "refuted"),
-        (shifted(0.1, lambda method, network, f: network == Network(20, 19) and method == "OPS"), 2, "refuted"),
-        (shifted(-0.2, lambda method, network, f: f < 1 and method == "OPS"), 3, "refuted"),
-    ],
-)
-def test_a_result_that_is_not_there_is_refuted(level: Level, position: int, verdict: str) -> None:
-    judgement = judge(OCCUPANCY_FULL, table(level))
-    assert verdicts(judgement)[position] == verdict
-    if level is as_the_text_says:
-        assert (missed(judgement), set(verdicts(judgement))) == ([], {"reproduced"})
-        assert [claim.ours for claim in judgement.claims] == [False] * 7 + [True] * 2
-        susy = judge(SUSY_FULL._replace(degrees=OCCUPANCY_FULL.degrees), table(level))
-        assert len(susy.headlines) == 4

@@ -1,7 +1,5 @@
 """Two blobs in place of ijcnn1."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit_reproduction.rizk.ijcnn1 import Samples

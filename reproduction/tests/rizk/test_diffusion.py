@@ -1,22 +1,14 @@
 """Diffusion and the classification studies of Rizk (2023): data, draws, verdicts, and micro runs."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from itertools import product
-from typing import Any
-
 import numpy as np
 import pytest
 
 from reproduction.tests.rizk.blobs import blobs
-from reproduction.tests.tables import failing, row, verdicts
 from tacit.core.errors import DataError
 from tacit_reproduction.rizk import diffusion_ijcnn1, gfl_classification, ijcnn1
 from tacit_reproduction.rizk import diffusion_regression as regression
 from tacit_reproduction.rizk.diffusion import Draws, network
 from tacit_reproduction.rizk.ijcnn1 import Samples, balanced_error, load
-from tacit_reproduction.table import Results
 
 
 def test_samples_are_an_agents_own_with_repetition_and_reads_are_counted() -> None:
@@ -69,66 +61,6 @@ def test_a_micro_run_steps_along_the_printed_loss_and_masks_leave_it_alone(monke
         stepped = np.mean(2 * regression.STEP * batch.y[0][:, None] * batch.x[0], axis=0)
         expected = np.square(stepped - drawn.optima(regression.RIDGE)[0]).sum()
         assert local["centroid"][seed, 0] == pytest.approx(expected, rel=1e-3)
-
-
-def regression_table(
-    same: bool = True, near: float = 0.2, far: float = 8.0, own: float = 2.0, large: float = 0.0
-) -> Results:
-    """Random noise `far` above homomorphic noise, which is `near` above none; less by `large` with large features."""
-    found = []
-    noises = {"none": 0.0, "homomorphic": near, "random": near + far, "local": 0.0, "grid": 0.0}
-    cells = product(regression.METHODS, noises, regression.BATCHES, regression.PLACES)
-    for k, (method, noise, batch, (r_u, net)) in enumerate(cells):
-        place = {"method": method, "noise": noise, "batch": batch, "R_u": r_u, "network": net}
-        added = noises[noise] - (large if noise == "random" and r_u == "0.2 to 0.5" else 0.0)
-        apart = {"none": 0.0, "homomorphic": 5.0, "random": 5.0 + own}.get(noise, 0.0)
-        made = row(place, k, "centroid", settled=-27 + added, individual=-20 + apart)
-        made.measures["digest"] = np.array([noise == "local" and not same, 1], np.uint8)  # type: ignore[index]
-        found.append(made)
-    return Results(found)
-
-
-@pytest.mark.parametrize(
-    ("changed", "missed", "expected"),
-    [
-        ({}, set(), ["reproduced"] * 3),
-        ({"same": False}, {"Local graph-homomorphic noise leaves"}, ["refuted", "reproduced", "reproduced"]),
-        ({"far": 1.0}, {"Centroid MSD is at"}, ["reproduced", "refuted", "reproduced"]),
-        ({"near": 2.0}, {"Centroid MSD under graph-homomorphic"}, ["reproduced", "refuted", "reproduced"]),
-        ({"own": -1.0}, {"Mean individual MSD rises"}, ["reproduced", "reproduced", "refuted"]),
-        ({"large": 7.5}, {"Centroid MSD is at"}, ["reproduced", "depends on an open setting", "reproduced"]),
-    ],
-)
-def test_verdicts_on_regression(changed: Any, missed: set[str], expected: list[str]) -> None:
-    judgement = regression.judge(regression_table(**changed))
-    assert (failing(judgement), verdicts(judgement)) == (missed, expected)
-
-
-def errors(changed: Mapping[str, float]) -> Results:
-    levels = {"none": 16.0, "random": 18.0, "homomorphic": 15.9, "local": 16.0, "grid": 16.0} | changed
-    own = {"none": 16.0, "random": 24.0, "homomorphic": changed.get("own", 20.0), "local": 16.0, "grid": 16.0}
-    found = [row({"noise": noise}, 0, "centroid", settled=levels[noise], individual=own[noise]) for noise in own]
-    for made in found:
-        made.measures["digest"] = np.array([made.factors["noise"] == "local" and "broken" in changed])  # type: ignore[index]
-    return Results(found)
-
-
-@pytest.mark.parametrize(
-    ("changed", "missed"),
-    [
-        ({}, set()),
-        ({"broken": 1.0}, {"Local graph-homomorphic noise leaves"}),
-        ({"local": 16.2}, {"Local graph-homomorphic noise moves"}),
-        ({"homomorphic": 16.4}, {"The centroid's test error"}),
-        ({"random": 15.95, "homomorphic": 15.0}, {"The centroid's test error"}),
-        ({"own": 26.0}, {"The agents' own models"}),
-    ],
-)
-def test_verdicts_on_classification(changed: dict[str, float], missed: set[str]) -> None:
-    judgement = diffusion_ijcnn1.judge(errors(changed))
-    assert failing(judgement) == missed
-    assert verdicts(judgement) == ["reproduced" if missed <= {"The agents' own models"} else "refuted"]
-    assert len(gfl_classification.judge(errors(changed)).claims) == 3
 
 
 @pytest.fixture

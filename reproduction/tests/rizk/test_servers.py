@@ -1,19 +1,12 @@
 """Private federated averaging and graphs of servers (Rizk 2023, ch. 2 and 3): runs against moments, and verdicts."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 
-from reproduction.tests.tables import failing, row, verdicts
 from tacit.streams import linear_regression
 from tacit_reproduction.rizk import fedavg_private as private
 from tacit_reproduction.rizk import gfl_regression as gfl
-from tacit_reproduction.rizk.diffusion import network
-from tacit_reproduction.rizk.settings import deviations, piecewise, stretches
+from tacit_reproduction.rizk.diffusion import deviations, network, piecewise, stretches
 from tacit_reproduction.table import Floats, Results
 
 
@@ -91,90 +84,3 @@ def test_noise_between_servers_is_what_the_text_has_it(monkeypatch: pytest.Monke
     assert off(found.of("settled", variance=2.0), centroid) < 5
     assert off(found.of("individual", variance=2.0), own) < 5
     assert off(found.of("individual", variance=2.0), 2 * own) > 5
-
-
-def private_table(change: Any = None, spent: float = 5.0) -> Results:
-    """What theory for small steps has: mu for the plain run, v / mu and v mu for the noise."""
-    rows = []
-    for task in private.tasks(False):
-        for step, variance, _ in task.settings():
-            added = {"none": 0.0, "models": variance * (0.05 / step + 0.4 * step), "updates": 5e-3 * variance * step}
-            there = change(task.noise, variance, step, added[task.noise]) if change else added[task.noise]
-            level = 10 * np.log10(1e-3 * step + there)
-            place = {"noise": task.noise, "step": step, "variance": variance, "clip": task.clip or 0.0}
-            made = row(place, 0, "msd", settled=float(level))
-            if task.clip:
-                made.measures["epsilon"] = np.array([spent if task.noise == "updates" else 1.0])  # type: ignore[index]
-            rows.append(made)
-    return Results(rows)
-
-
-REFUTED = {"Runs diverge at some"}
-UNEQUAL = {"At one sigma_g noise"}
-
-
-@pytest.mark.parametrize(
-    ("change", "missed"),
-    [
-        (None, set()),
-        (
-            lambda n, v, mu, a: 1e-3 * v * mu if n == "models" else 2 * a,
-            {"Noise on models harms", "With noise on models"},
-        ),
-        (
-            lambda n, v, mu, a: a * 1e-2 / mu**3 if n == "updates" else a,
-            {"With noise on updates", "At small mu noise"},
-        ),
-        (lambda n, v, mu, a: a * v if n == "models" else a, {"What noise adds is"}),
-    ],
-)
-def test_verdicts_on_private_averaging(change: Any, missed: set[str]) -> None:
-    judgement = private.judge(private_table(change))
-    found = failing(judgement)
-    assert missed <= found - REFUTED - UNEQUAL
-    assert found >= REFUTED | UNEQUAL
-    if not missed:
-        assert found == REFUTED | UNEQUAL
-        assert verdicts(judgement) == ["reproduced", "refuted"]
-    assert not failing(private.judge(private_table(change, spent=1.0))) & UNEQUAL
-
-
-def test_runs_that_diverge_are_told() -> None:
-    table = private_table()
-    table.rows[-3].measures["msd"][0, 2] = np.inf
-    assert not failing(private.judge(table)) & REFUTED
-
-
-def gfl_table(near: float = 0.3, own: float = -1.0, crossed: Mapping[str, float] | None = None) -> Results:
-    """Random noise costs v / mu, homomorphic noise v mu, and `near` dB at the text's setting."""
-    rows = []
-    for task in gfl.tasks(False):
-        for step, variance in task.settings:
-            for covariance, net in task.places:
-                random, homomorphic = variance * (0.02 / step + 0.1 * step), 1e-6 * variance * step
-                added = {"none": 0.0, "random": random, "homomorphic": homomorphic}
-                level = float(10 * np.log10(1e-3 * step + added[task.noise]))
-                if len(task.places) > 1 and task.noise == "homomorphic":
-                    level += (crossed or {}).get(net, near)
-                single = {"none": -40.0, "random": -10.0, "homomorphic": -10.0 + own}[task.noise]
-                kind = "places" if len(task.places) > 1 else "settings"
-                place = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
-                place |= {"covariance": covariance, "network": net}
-                single += float(10 * np.log10(variance))
-                rows.append(row(place, 0, "centroid", settled=level, individual=single))
-    return Results(rows)
-
-
-@pytest.mark.parametrize(
-    ("changed", "missed", "expected"),
-    [
-        ({}, set(), ["reproduced", "reproduced"]),
-        ({"near": 2.0}, {"Centroid MSD under graph-homomorphic"}, ["refuted", "reproduced"]),
-        ({"own": 1.0}, {"Mean individual MSD is"}, ["reproduced", "refuted"]),
-        ({"crossed": {"ring": 3.0}}, set(), ["depends on an open setting", "reproduced"]),
-    ],
-)
-def test_verdicts_on_graphs_of_servers(changed: Any, missed: set[str], expected: list[str]) -> None:
-    judgement = gfl.judge(gfl_table(**changed))
-    assert failing(judgement) == missed | {"Under random noise it"}
-    assert verdicts(judgement) == expected

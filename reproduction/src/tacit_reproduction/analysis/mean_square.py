@@ -35,8 +35,6 @@ iterations before the present one's end, L the longest delay. Random factors are
 mean map acts from both sides, the fluctuations add their covariances times those of what they multiply.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,59 +48,31 @@ from tacit.core.errors import RequirementError
 
 Form = Literal["kept", "text"]
 Array = NDArray[np.float64]
-Step = Callable[[Array, bool], Array]
-"""(covariance (N, N), with noise) -> the covariance one iteration later."""
+Step = Callable[[Array, bool], Array]  # (covariance (N, N), with noise) -> the covariance one iteration later
 
 
 @dataclass(frozen=True)
 class Network:
     """Clients, data and channel of a network: the setting that the predictions are for."""
 
-    correlations: Array
-    """(K, d, d) R_k."""
-    noise: Array
-    """(K,) variances."""
+    correlations: Array  # (K, d, d) R_k
+    noise: Array  # (K,) variances
     step: float
-    share: int
-    """m of the d coordinates in a message."""
-    availability: Array
-    """(K,) chance that a client with data is available."""
-    data: Array
-    """(K,) chance of a new sample in an iteration."""
-    delays: Array
-    """(L + 1,) chance of each delay; what is missing to 1 is lost."""
-    decay: float = 1.0
-    """alpha_l = decay^l."""
+    share: int  # m of the d coordinates in a message
+    availability: Array  # (K,) chance that a client with data is available
+    data: Array  # (K,) chance of a new sample in an iteration
+    delays: Array  # (L + 1,) chance of each delay; what is missing to 1 is lost
+    decay: float = 1.0  # alpha_l = decay^l
     coordinated: bool = True
     same_window: bool = False
     full_download: bool = False
-    fourth: Array | None = None
-    """(K, d, d, d, d) E[z z z z], or None for Gaussian samples."""
+    fourth: Array | None = None  # (K, d, d, d, d) E[z z z z], or None for Gaussian samples
 
-    @property
-    def clients(self) -> int:
-        """K."""
-        return self.noise.size
-
-    @property
-    def d(self) -> int:
-        """Coordinates of the model."""
-        return int(self.correlations.shape[-1])
-
-    @property
-    def longest(self) -> int:
-        """The longest delay L."""
-        return self.delays.size - 1
-
-    @property
-    def blocks(self) -> int:
-        """Number of models in the extended error."""
-        return 1 + self.clients * (1 + self.longest)
-
-    @property
-    def takes_part(self) -> Array:
-        """(K,) the chance that a client has data and is available."""
-        return np.asarray(self.data * self.availability)
+    clients = property(lambda self: self.noise.size)  # K
+    d = property(lambda self: self.correlations.shape[-1])  # coordinates of the model
+    longest = property(lambda self: self.delays.size - 1)  # the longest delay L
+    blocks = property(lambda self: 1 + self.clients * (1 + self.longest))  # models in the extended error
+    takes_part = property(lambda self: self.data * self.availability)  # (K,) chance that a client has data and is there
 
     @cached_property
     def weights(self) -> tuple[Array, Array, Array]:
@@ -172,13 +142,11 @@ def steady_state(network: Network, *, form: Form = "kept") -> Array:
             "state; expected a smaller step"
         )
     steps, size, d = FORMS[form](network), network.blocks * network.d, network.d
-    operator = _operator(steps, size)
     source = _period(steps, np.zeros((size, size)), True)[-1].ravel()
-    identity_less = _linear(lambda v: v - operator(v), size)
-    solution, left = gmres(identity_less, source, rtol=1e-10, atol=0.0, restart=60, maxiter=200)
+    solution, left = gmres(_linear(steps, size, less=True), source, rtol=1e-10, atol=0.0, restart=60, maxiter=200)
     if left:
         raise RequirementError(
-            f"the steady state was not found to 1e-10 in {left} sweeps; expected a radius well below 1, not {radius}"
+            f"no steady state to 1e-10 in {left} sweeps; expected a radius well below 1, not {radius}"
         )
     period = _period(steps, solution.reshape(size, size), True)
     return np.asarray(np.mean([covariance[:d, :d] for covariance in period], axis=0))
@@ -192,45 +160,40 @@ def mean_square_radius(network: Network, *, form: Form = "kept") -> float:
     from scipy.sparse.linalg import eigs
 
     steps, size = FORMS[form](network), network.blocks * network.d
-    largest = eigs(_linear(_operator(steps, size), size), k=1, v0=np.eye(size).ravel(), tol=1e-6)[0]
+    largest = eigs(_linear(steps, size), k=1, v0=np.eye(size).ravel(), tol=1e-6)[0]
     return float(np.abs(largest[0]) ** (1 / len(steps)))
 
 
 def _period(steps: list[Step], covariance: Array, noisy: bool) -> list[Array]:
     """Return the covariances after each iteration of one period."""
-    path = []
+    path = [covariance]
     for step in steps:
-        covariance = step(covariance, noisy)
-        path.append(covariance)
-    return path
+        path.append(step(path[-1], noisy))
+    return path[1:]
 
 
-def _operator(steps: list[Step], size: int) -> Callable[[Array], Array]:
-    """Return the noiseless map of one period on the covariance as a vector."""
-    return lambda vector: _period(steps, vector.reshape(size, size), False)[-1].ravel()
-
-
-def _linear(function: Callable[[Array], Array], size: int) -> Any:
+def _linear(steps: list[Step], size: int, less: bool = False) -> Any:
+    """Return the noiseless map of one period on the covariance as a vector, or the identity less it."""
     from scipy.sparse.linalg import LinearOperator
 
-    return LinearOperator((size**2, size**2), matvec=function, dtype=np.float64)
+    def mapped(vector: Array) -> Array:
+        after = _period(steps, vector.reshape(size, size), False)[-1].ravel()
+        return vector - after if less else after
+
+    return LinearOperator((size**2, size**2), matvec=mapped, dtype=np.float64)
 
 
 def kept_steps(net: Network) -> list[Step]:
     """Return the maps of the iterations 0, 1, ... of one period, with the terms that the text drops."""
-    period = net.d // math.gcd(net.share, net.d)
-    return [_kept_step(net, n) for n in range(period)]
+    return [_kept_step(net, n) for n in range(net.d // math.gcd(net.share, net.d))]
 
 
 class _Maps(NamedTuple):
     """The mean maps of one iteration, as matrices; see `_kept_maps` for the models between local step and end."""
 
-    enter: Array
-    """Old models -> what the local steps begin from: for x_k, then for y_k."""
-    local: Array
-    """Old models -> models between."""
-    finish: Array
-    """Models between -> new models."""
+    enter: Array  # old models -> what the local steps begin from: for x_k, then for y_k
+    local: Array  # old models -> models between
+    finish: Array  # models between -> new models
     spread: Array
     """Models between -> what random factors multiply: S (arriving - w) by delay and client, x_k - y_k, y_k - w_k."""
 
@@ -267,9 +230,8 @@ def _kept_maps(net: Network, n: int) -> _Maps:
     finish = _place(net.blocks, between, d)
     finish[w, :, w] = eye
     finish[w] += np.tensordot(net.weights[0].ravel(), arrive, 1)
-    finish[old] = np.tensordot(np.diag(net.takes_part), own[:clients], 1) + np.tensordot(
-        np.diag(net.data), own[clients:], 1
-    )
+    finish[old] = np.tensordot(np.diag(net.takes_part), own[:clients], 1)
+    finish[old] += np.tensordot(np.diag(net.data), own[clients:], 1)
     finish[old, :, old] += eye
     finish[1 + clients + np.arange(kept), :, message[:kept]] = eye
     return _Maps(_flat(enter), _flat(local), _flat(finish), _flat(np.concatenate([arrive, own])))
@@ -310,10 +272,9 @@ def _kept_step(net: Network, n: int) -> Step:
 
 def _fluctuation(net: Network, k: int, begin: Array) -> Array:
     """Return E[z z^T T z z^T] - R T R for samples of client k and T = `begin`."""
-    r = net.correlations[k]
-    if net.fourth is None:
-        return np.asarray(r @ begin.T @ r + r * np.sum(r * begin))
-    return np.asarray(np.einsum("abcd,bc->ad", net.fourth[k], begin) - r @ begin @ r)
+    r, fourth = net.correlations[k], net.fourth
+    gaussian = r @ begin.T @ r + r * np.sum(r * begin)
+    return np.asarray(gaussian if fourth is None else np.einsum("abcd,bc->ad", fourth[k], begin) - r @ begin @ r)
 
 
 def text_steps(net: Network) -> list[Step]:
@@ -381,8 +342,7 @@ def _covariance(together: Array, alone: Array, shared: Array, pairs: Array, dens
     `together` (..., K, K) is the mean product of the scalars, `alone` that of their means; `pairs` (d, d) are the
     second moments of one selection, which clients marked in `shared` (K, K) have in common.
     """
-    one = shared[..., None, None]
-    selections = one * pairs + (1 - one) * density**2
+    selections = shared[..., None, None] * pairs + (1 - shared[..., None, None]) * density**2
     return np.asarray(together[..., None, None] * selections - alone[..., None, None] * density**2)
 
 

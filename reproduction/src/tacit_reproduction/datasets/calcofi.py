@@ -8,8 +8,6 @@ weaker way, as the solubility of oxygen falls by about 0.6 % per unit of salinit
 gets a bottle and when. Bottles that lack one of the values are left out.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 from pathlib import Path
@@ -37,14 +35,10 @@ REMEDY = "it is damaged or another edition, replace it by the original"
 class Bottles(NamedTuple):
     """All bottles that have all values, in the order of time."""
 
-    x: NDArray[np.float32]
-    """(rows, 4) `COLUMNS`, each standardised over these rows."""
-    y: NDArray[np.float32]
-    """(rows,) salinity, standardised over these rows."""
-    place: NDArray[np.int64]
-    """(rows,) rank of the place: places that follow each other are neighbours."""
-    deviation: float
-    """Standard deviation of salinity (PSS-78)."""
+    x: NDArray[np.float32]  # (rows, 4) `COLUMNS`, each standardised over these rows
+    y: NDArray[np.float32]  # (rows,) salinity, standardised over these rows
+    place: NDArray[np.int64]  # (rows,) rank of the place: places that follow each other are neighbours
+    deviation: float  # standard deviation of salinity (PSS-78)
     origin: str
 
 
@@ -62,18 +56,12 @@ class CalcofiStream(ArrivalStream):
         held, self._free = np.split(shuffled, [int(sizes.sum())])
         held = held[np.argsort(bottles.place[held], kind="stable")]
         neighbours = rng.permutation(len(sizes))
-        holder = np.repeat(neighbours, sizes[neighbours])
-        held = held[np.lexsort((held, holder))]
+        held = held[np.lexsort((held, np.repeat(neighbours, sizes[neighbours])))]
         super().__init__(
-            bottles.x[held],
-            bottles.y[held],
-            sizes,
-            rounds,
-            np.random.default_rng([seed, ARRIVALS]),
+            bottles.x[held], bottles.y[held], sizes, rounds, np.random.default_rng([seed, ARRIVALS]),
             name="calcofi",
             description=f"CalCOFI, {len(held):,} of {len(bottles.y):,} complete bottles ({bottles.origin}) by place in "
-            f"{rounds} rounds, salinity from {', '.join(COLUMNS)}, all standardised, seed {seed}",
-        )
+            f"{rounds} rounds, salinity from {', '.join(COLUMNS)}, all standardised, seed {seed}")  # fmt: skip
         what = "means and deviations over all bottles of CalCOFI, a published data set"
         self.learnt = (Learnt("scaling", what, "take rows of your own", public=True),)
 
@@ -82,8 +70,7 @@ class CalcofiStream(ArrivalStream):
         whole_number("count", count)
         if count > len(self._free):
             raise DataError(
-                f"{count} bottles to test with, but no more than {len(self._free)} are held by nobody; test with "
-                "fewer, or share fewer out"
+                f"{count} bottles to test with, but only {len(self._free)} that nobody holds: share out fewer"
             )
         rows = np.random.default_rng([self._seed, TEST, seed]).choice(self._free, count, replace=False)
         return Batch(self._bottles.x[rows], self._bottles.y[rows])
@@ -117,18 +104,11 @@ def calcofi(agents: int, *, samples: int = 80_000, rounds: int = 2000, seed: int
     sizes = np.diff(samples * ends // ends[-1], prepend=0)
     if sizes.min() < 1:
         raise DataError(f"{samples} samples for {agents} agents; expected at least one for each: use more samples")
-    (path,) = datasets.files_of("calcofi", _no_download)
+    (path,) = datasets.files_of("calcofi")
     bottles = (_from_table if path.name == datasets.KNOWN["calcofi"].other else _from_prepared)(path)
     if samples >= len(bottles.y):
-        raise DataError(
-            f"{samples} samples, but there are {len(bottles.y)} complete bottles and some must be left to test with; "
-            "use fewer samples"
-        )
+        raise DataError(f"{samples} samples, but there are {len(bottles.y)} complete bottles; leave some to test with")
     return CalcofiStream(bottles, sizes, rounds, seed)
-
-
-def _no_download() -> dict[str, bytes]:
-    raise OSError("the bottle database cannot be downloaded by itself")
 
 
 @functools.cache
@@ -164,9 +144,7 @@ def _complete(values: NDArray[Any], band: NDArray[Any], within: NDArray[Any], or
     complete = np.isfinite(values).all(axis=1)
     table = values[complete].astype(np.float64)
     if len(table) < 2:
-        raise DataError(
-            f"CalCOFI ({origin}): {len(table)} bottles have all of {', '.join(COLUMNS)} and {TARGET}; {REMEDY}"
-        )
+        raise DataError(f"CalCOFI ({origin}): {len(table)} bottles have {', '.join(COLUMNS)} and {TARGET}; {REMEDY}")
     spread = table.std(axis=0)
     scaled = ((table - table.mean(axis=0)) / np.where(spread > 0, spread, 1)).astype(np.float32)
     place = np.empty(len(table), np.int64)

@@ -5,8 +5,6 @@ the current folder; then the cache, `tacit` in XDG_CACHE_HOME or ~/.cache. Downl
 present or absent, is noted: results depend on both.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -16,16 +14,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.validate import check_labels
-
-TIMEOUT_S = 30.0
+from tacit.streams.validate import check_features, check_labels
 
 
 class Known(NamedTuple):
@@ -33,11 +29,9 @@ class Known(NamedTuple):
 
     files: Mapping[str, str]
     """Path in a data folder -> SHA-256; empty where the loader checks values in place of bytes."""
-    url: str
-    """Of the download, or what its files' names are put behind."""
+    url: str  # of the download, or what its files' names are put behind
     official: str
-    other: str = ""
-    """A file that serves as well: made of the official download, or the publisher's own table."""
+    other: str = ""  # A file that serves as well: made of the official download, or the publisher's own table
 
 
 _UCI, _LIBSVM = "https://archive.ics.uci.edu", "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
@@ -47,48 +41,31 @@ KNOWN = {
         {
             "occupancy/datatraining.txt": "b2c4d0ce2b9e4e453c476f7125ef31aeec2d1f5c7f5572d0e80de3df6521ab56",
             "occupancy/datatest.txt": "1b92c7c1b2838963464fa891a610cf3c5db4becb7189189b29b330107a584c7f",
-            "occupancy/datatest2.txt": "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095",
-        },
-        f"{_UCI}/static/public/357/occupancy+detection.zip",
-        f"{_UCI}/dataset/357/occupancy+detection",
-    ),
+            "occupancy/datatest2.txt": "d026d1bd5aeccd4aff4f3b3710d48e40613bd5fc370db7e61bbdcaa50d985095"},
+        f"{_UCI}/static/public/357/occupancy+detection.zip", f"{_UCI}/dataset/357/occupancy+detection"),
     "susy": Known(
         {"susy_subset.npz": "745d91cb15fd0d6d74d619b363a94f478b8c8ae3f9c5b545f950ef43dbbad1ca"},
-        f"{_UCI}/ml/machine-learning-databases/00279/SUSY.csv.gz",
-        f"{_UCI}/dataset/279/susy",
-        "susy_official_subset.npz",
-    ),
+        f"{_UCI}/ml/machine-learning-databases/00279/SUSY.csv.gz", f"{_UCI}/dataset/279/susy",
+        "susy_official_subset.npz"),
     "rcv1": Known(
         {"rcv1_v2_subset.npz": "42fe6ebdd8206a8763f81f8d9a06c9677fa6be81c8adf01367ba3fac0de0e666"},
-        f"{_LIBSVM}/rcv1_train.binary.bz2",
-        f"{_LIBSVM}.html#rcv1.binary",
-        "rcv1_official_train.npz",
-    ),
+        f"{_LIBSVM}/rcv1_train.binary.bz2", f"{_LIBSVM}.html#rcv1.binary", "rcv1_official_train.npz"),
     "mnist": Known(
         {
             "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
             "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
             "mnist/t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        },
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "http://yann.lecun.com/exdb/mnist/",
-    ),
+            "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"},
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",  # a mirror: what the publisher answers is often a page
+        "http://yann.lecun.com/exdb/mnist/"),
     "ijcnn1": Known(
-        {f"ijcnn1/ijcnn1.{part}.bz2": "" for part in ("tr", "val", "t")}, f"{_LIBSVM}/", f"{_LIBSVM}.html#ijcnn1"
-    ),
+        {f"ijcnn1/ijcnn1.{part}.bz2": "" for part in ("tr", "val", "t")}, f"{_LIBSVM}/", f"{_LIBSVM}.html#ijcnn1"),
     "organamnist": Known(
         {"organamnist.npz": "7c8c8b0753e2c0d7f70928817eac02be7cbb09f6beff4346e9d0ea79ecb598bd"},
-        "https://zenodo.org/records/10519652/files/organamnist.npz",
-        "https://medmnist.com",
-    ),
+        "https://zenodo.org/records/10519652/files/organamnist.npz", "https://medmnist.com"),
     "calcofi": Known(
         {"calcofi_bottle_1970_2020.npz": "dca8eb9d2fa1a9491dd247bed23bfd093ed316b2bdc672cb0c5703be90f16921"},
-        _CALCOFI,
-        _CALCOFI,
-        "bottle.csv",
-    ),
-}
+        _CALCOFI, _CALCOFI, "bottle.csv")}  # fmt: skip
 
 
 def available(name: str) -> bool:
@@ -98,10 +75,11 @@ def available(name: str) -> bool:
 
 def where(name: str) -> str:
     """Return a sentence with the place of the data set, or with the folders that were searched."""
-    found = local(name)
+    found, known = local(name), KNOWN[name]
     if found is not None:
         return f"{name} is in {found[0].parent}"
-    return f"{name} ({_names(KNOWN[name])}) is not in {', '.join(map(str, search_path()))}"
+    files = ", ".join(known.files) + (f" or {known.other}" if known.other else "")
+    return f"{name} ({files}) is not in {', '.join(map(str, search_path()))}"
 
 
 def cache_folder() -> Path:
@@ -139,7 +117,18 @@ def local(name: str) -> list[Path] | None:
     return None if other is None else [other]
 
 
-def files_of(name: str, download: Callable[[], Mapping[str, bytes]]) -> list[Path]:
+def fetched(known: Known) -> dict[str, bytes]:
+    """Return the contents of the known files, each as its official address answers."""
+    if known.url == _CALCOFI:
+        raise OSError("the bottle database cannot be downloaded by itself")
+    contents = {}
+    for file in known.files:
+        with open_url(known.url + Path(file).name * known.url.endswith("/")) as response:
+            contents[file] = response.read()
+    return contents
+
+
+def files_of(name: str, download: Callable[[Known], Mapping[str, bytes]] = fetched) -> list[Path]:
     """Return a data set's files, verified; where they are not, they are downloaded into the cache, all or none.
 
     Args:
@@ -149,20 +138,13 @@ def files_of(name: str, download: Callable[[], Mapping[str, bytes]]) -> list[Pat
     found, sums = local(name), {Path(file).name: sha256 for file, sha256 in KNOWN[name].files.items()}
     if found is None:
         with _explained(name):
-            contents = download()
+            contents = download(KNOWN[name])
             for file, content in contents.items():
                 _check(hashlib.sha256(content).hexdigest(), sums.get(Path(file).name, ""), file)
             found = [_written(cache_folder() / file, content) for file, content in contents.items()]
     for path in found:
-        verify(path, sums.get(path.name, ""))
+        _check(_sha256(path, _stamp(path)), sums.get(path.name, ""), str(path))
     return found
-
-
-@functools.cache
-def verify(path: Path, sha256: str) -> None:
-    """Check a file against its known sum, once per process."""
-    with path.open("rb") as stream:
-        _check(hashlib.file_digest(stream, "sha256").hexdigest(), sha256, str(path))
 
 
 def _check(found: str, sha256: str, name: str) -> None:
@@ -171,10 +153,6 @@ def _check(found: str, sha256: str, name: str) -> None:
             f"{name}: its SHA-256 is {found}, expected {sha256}; the file is damaged or another edition: "
             "replace it by the original, or delete it and it is downloaded anew"
         )
-
-
-def _names(known: Known) -> str:
-    return ", ".join(known.files) + (f" or {known.other}" if known.other else "")
 
 
 @contextmanager
@@ -188,8 +166,8 @@ def _explained(name: str) -> Iterator[None]:
     except faults as fault:
         known = KNOWN[name]
         raise DataError(
-            f"{where(name)}, and the download from {known.url} failed ({type(fault).__name__}: {fault}). Put "
-            f"{_names(known)} into a folder and set TACIT_DATA to it; official address: {known.official}"
+            f"{where(name)}, and the download from {known.url} failed ({type(fault).__name__}: {fault}). Put it "
+            f"into a folder and set TACIT_DATA to that; official address: {known.official}"
         ) from fault
 
 
@@ -197,14 +175,8 @@ def open_url(url: str) -> IO[bytes]:
     """Open an official address."""
     from urllib.request import urlopen
 
-    opened: IO[bytes] = urlopen(url, timeout=TIMEOUT_S)
+    opened: IO[bytes] = urlopen(url, timeout=30.0)
     return opened
-
-
-def fetched(url: str) -> bytes:
-    """Return what an official address answers."""
-    with open_url(url) as response:
-        return response.read()
 
 
 def _written(path: Path, content: bytes) -> Path:
@@ -257,18 +229,21 @@ def slices(rows: Mapping[str, int]) -> dict[str, slice]:
     return {name: slice(end - rows[name], end) for name, end in zip(rows, ends, strict=True)}
 
 
+def two_classes(
+    name: str, x: Any, y: Any, columns: Sequence[str], words: str, parts: Mapping[str, int], complete: bool = True
+) -> Dataset:
+    """Return rows of two classes as a data set with labels -1 and +1."""
+    labels = check_labels(y, len(x)).astype(np.float32)
+    return Dataset(name, check_features(x), labels, tuple(columns), words, complete, slices(parts))
+
+
 def grey_images(
     name: str, title: str, images: Sequence[NDArray[np.uint8]], labels: Sequence[ArrayLike], parts: Sequence[str]
 ) -> Dataset:
     """Return images (rows, 28, 28) of bytes, part by part, as a data set of grey values from 0 to 1, classes as are."""
     x = np.concatenate(images).reshape(-1, 28 * 28)
-    return Dataset(
-        name,
-        x.astype(np.float32) / np.float32(255),
-        check_labels(np.concatenate([np.ravel(own) for own in labels]), len(x), "multiclass"),
-        tuple(f"pixel {row},{column}" for row in range(28) for column in range(28)),
-        f"{title}, all {len(x):,} images, grey values from 0 to 1",
-        complete=True,
-        parts=slices({part: len(own) for part, own in zip(parts, images, strict=True)}),
-        task="multiclass",
-    )
+    y = check_labels(np.concatenate([np.ravel(own) for own in labels]), len(x), "multiclass")
+    pixels = tuple(f"pixel {row},{column}" for row in range(28) for column in range(28))
+    words, rows = f"{title}, all {len(x):,} images, grey values from 0 to 1", map(len, images)
+    cut = slices(dict(zip(parts, rows, strict=True)))
+    return Dataset(name, x.astype(np.float32) / np.float32(255), y, pixels, words, True, cut, "multiclass")

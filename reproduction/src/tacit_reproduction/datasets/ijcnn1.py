@@ -4,13 +4,10 @@ Copies of the files differ in how they write numbers (-1 or -1.0, 0.000082 or 8.
 so not the bytes are checked against a known sum but the values read from them, which do not depend on that.
 """
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +15,6 @@ from numpy.typing import NDArray
 
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
-from tacit.streams.validate import check_features, check_labels
 from tacit_reproduction.datasets import fetch as datasets
 
 FEATURES = 22
@@ -44,23 +40,14 @@ def ijcnn1() -> Dataset:
       The data set. `parts` has "train" (35,000 rows), "validation" (14,990) and "test" (91,701), in this order.
       LIBSVM's file named just ijcnn1 holds the first two in one.
 
-    Raises:
-      DataError: The files are not here and cannot be downloaded, or hold other values.
-
     References: Prokhorov (2001); Chang and Lin (2001).
     """
     files = datasets.files_of("ijcnn1", _download)
     tables = [_read(path.read_bytes(), str(path), part) for path, part in zip(files, VALUES, strict=True)]
     x, y = map(np.concatenate, zip(*tables, strict=True))
-    return Dataset(
-        "ijcnn1",
-        check_features(x),
-        check_labels(y, len(y)).astype(np.float32),
-        tuple(f"feature {index}" for index in range(1, FEATURES + 1)),
-        f"ijcnn1, all {len(y):,} rows",
-        complete=True,
-        parts=datasets.slices({part: len(table.y) for part, table in zip(VALUES, tables, strict=True)}),
-    )
+    columns = [f"feature {index}" for index in range(1, FEATURES + 1)]
+    parts = zip(VALUES, (len(table.y) for table in tables), strict=True)
+    return datasets.two_classes("ijcnn1", x, y, columns, f"ijcnn1, all {len(y):,} rows", dict(parts))
 
 
 def digest(table: Table) -> str:
@@ -75,9 +62,8 @@ def _read(packed: bytes, source: str, part: str) -> Table:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        x, y = load_svmlight_file(
-            io.BytesIO(bz2.decompress(packed)), n_features=FEATURES, dtype=np.float32, zero_based=False
-        )
+        text = io.BytesIO(bz2.decompress(packed))
+        x, y = load_svmlight_file(text, n_features=FEATURES, dtype=np.float32, zero_based=False)
         table = Table(x.toarray(), y.astype(np.float32))
         if (found := digest(table)) != VALUES[part]:
             raise ValueError(f"the SHA-256 of its values is {found}, expected {VALUES[part]}")
@@ -86,9 +72,8 @@ def _read(packed: bytes, source: str, part: str) -> Table:
     return table
 
 
-def _download() -> dict[str, bytes]:
-    known = datasets.KNOWN["ijcnn1"]
-    contents = {file: datasets.fetched(known.url + Path(file).name) for file in known.files}
+def _download(known: datasets.Known) -> dict[str, bytes]:
+    contents = datasets.fetched(known)
     for (file, content), part in zip(contents.items(), VALUES, strict=True):
         _read(content, file, part)
     return contents

@@ -4,10 +4,7 @@ The publisher's four idx files are read as they are: a header of 16 bytes before
 byte per value.
 """
 
-from __future__ import annotations
-
 import gzip
-from pathlib import Path
 
 import numpy as np
 
@@ -24,24 +21,16 @@ def mnist() -> Dataset:
       The data set: rows of 784 grey values from 0 to 1, y the digit (int32). `parts` has "train" (60,000 rows) and
       "test" (10,000), in this order.
 
-    Raises:
-      DataError: The files are not here and cannot be downloaded, or are not the published ones.
-
     References: LeCun, Cortes and Burges (1998).
     """
-    files = datasets.files_of("mnist", _download)
-    found = {
-        kind: [
+    files = datasets.files_of("mnist")
+    images, labels = (
+        [
             np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=header)
             for path in files
             if kind in path.name
         ]
         for kind, header in HEADERS.items()
-    }
-    images = [values.reshape(-1, 28, 28) for values in found["images"]]
-    return datasets.grey_images("mnist", "MNIST", images, found["labels"], ("train", "test"))
-
-
-def _download() -> dict[str, bytes]:
-    known = datasets.KNOWN["mnist"]  # a mirror: what the publisher answers is often a page
-    return {file: datasets.fetched(known.url + Path(file).name) for file in known.files}
+    )
+    shaped = [values.reshape(-1, 28, 28) for values in images]
+    return datasets.grey_images("mnist", "MNIST", shaped, labels, ("train", "test"))

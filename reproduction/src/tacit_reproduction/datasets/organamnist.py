@@ -3,8 +3,6 @@
 The publisher's file is read as it is: for each part an array of images and one of labels, as bytes.
 """
 
-from __future__ import annotations
-
 from tacit.streams.dataset import Dataset
 from tacit.streams.reading.npz import read_npz
 from tacit_reproduction.datasets import fetch as datasets
@@ -14,8 +12,7 @@ ORGANS = (
     *("liver", "left lung", "right lung", "pancreas", "spleen"),
 )
 """Class -> organ."""
-PARTS = {"train": "train", "validation": "val", "test": "test"}
-"""Part -> how the file calls it."""
+PARTS = {"train": "train", "validation": "val", "test": "test"}  # part -> how the file calls it
 
 
 def organamnist() -> Dataset:
@@ -25,17 +22,9 @@ def organamnist() -> Dataset:
       The data set: rows of 784 grey values from 0 to 1, y the class (int32), an index into `ORGANS`. `parts` has
       "train" (34,561 rows), "validation" (6,491) and "test" (17,778), in this order.
 
-    Raises:
-      DataError: The file is not here and cannot be downloaded, or is not the published one.
-
     References: Yang et al. (2023), MedMNIST v2, CC BY 4.0.
     """
-    (path,) = datasets.files_of("organamnist", _download)
+    (path,) = datasets.files_of("organamnist")
     archive = read_npz(path)
     images, labels = ([archive[f"{called}_{kind}"] for called in PARTS.values()] for kind in ("images", "labels"))
     return datasets.grey_images("organamnist", "OrganAMNIST", images, labels, tuple(PARTS))
-
-
-def _download() -> dict[str, bytes]:
-    known = datasets.KNOWN["organamnist"]
-    return {file: datasets.fetched(known.url) for file in known.files}

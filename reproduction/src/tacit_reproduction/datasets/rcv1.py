@@ -8,8 +8,6 @@ The reduction maps each document by itself, so a record stays a record and the p
 have Euclidean norm 1 (0 where nothing is left of a document).
 """
 
-from __future__ import annotations
-
 import bz2
 import functools
 import io
@@ -22,7 +20,6 @@ from numpy.typing import NDArray
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
 from tacit.streams.reading.npz import read_npz
-from tacit.streams.validate import check_features, check_labels
 from tacit_reproduction.datasets import fetch as datasets
 
 TERMS = 47_236
@@ -34,12 +31,9 @@ TEST_SHARE = 0.2
 class Documents(NamedTuple):
     """The documents as published, sparse."""
 
-    x: Any
-    """scipy CSR matrix (documents, 47,236): log TF-IDF weights, each row of norm 1."""
-    y: NDArray[np.int8]
-    """+1, -1, or 0 for a document of both classes."""
-    part: NDArray[np.uint8] | None
-    """Number of the random half (of ten) of each document; the official file has none."""
+    x: Any  # scipy CSR matrix (documents, 47,236): log TF-IDF weights, each row of norm 1
+    y: NDArray[np.int8]  # +1, -1, or 0 for a document of both classes
+    part: NDArray[np.uint8] | None  # number of the random half (of ten) of each document; the official file has none
     origin: str
 
 
@@ -53,9 +47,6 @@ def rcv1(columns: int = 100) -> Dataset:
     Returns:
       The data set, training part first; `parts` has "train" and "test", the last two of the ten published halves (of
       the official file the last fifth).
-
-    Raises:
-      DataError: The file is not here and cannot be downloaded, is not as expected, or has too few public documents.
 
     References: Lewis, Yang, Rose and Li (2004).
     """
@@ -72,16 +63,12 @@ def rcv1(columns: int = 100) -> Dataset:
     else:
         test, split = np.isin(documents.part[labelled], TEST_PARTS), "halves {} and {} of {}".format(*TEST_PARTS, PARTS)
     order = np.argsort(test, kind="stable")
-    return Dataset(
-        "rcv1",
-        check_features(x[order]),
-        check_labels(documents.y[labelled][order], rows).astype(np.float32),
-        tuple(f"public_svd {column}" for column in range(columns)),
+    words = (
         f"{documents.origin}, projected on {columns} singular directions of the {int((~labelled).sum()):,} documents "
-        f"without a binary label, which are taken to be public, rows of norm 1, test part {split}",
-        complete=False,
-        parts=datasets.slices({"train": int((~test).sum()), "test": int(test.sum())}),
+        f"without a binary label, which are taken to be public, rows of norm 1, test part {split}"
     )
+    names, parts = [f"public_svd {k}" for k in range(columns)], {"train": int((~test).sum()), "test": int(test.sum())}
+    return datasets.two_classes("rcv1", x[order], documents.y[labelled][order], names, words, parts, complete=False)
 
 
 @functools.lru_cache(maxsize=1)
@@ -119,15 +106,15 @@ def _projected(documents: Documents, labelled: NDArray[np.bool_], columns: int) 
     return np.asarray(documents.x[labelled] @ directions - np.asarray(public.mean(axis=0)).ravel() @ directions)
 
 
-def _download() -> dict[str, bytes]:
+def _download(known: datasets.Known) -> dict[str, bytes]:
     """Turn LIBSVM's text into the prepared file's format.
 
     No SHA-256 of it is known: its own check sums (bzip2) and its size must hold.
     """
     from sklearn.datasets import load_svmlight_file
 
-    known = datasets.KNOWN["rcv1"]
-    text = io.BytesIO(bz2.decompress(datasets.fetched(known.url)))
+    with datasets.open_url(known.url) as response:
+        text = io.BytesIO(bz2.decompress(response.read()))
     x, y = load_svmlight_file(text, n_features=TERMS, dtype=np.float32, zero_based=False)
     if len(y) != OFFICIAL_ROWS or not np.isin(y, (-1, 1)).all():
         raise DataError(f"{len(y):,} documents, expected {OFFICIAL_ROWS:,} with labels -1 and +1; nothing was kept")

@@ -1,7 +1,5 @@
 """SUSY: a random subset of the simulated collisions, prepared beforehand or drawn from the official file."""
 
-from __future__ import annotations
-
 import gzip
 import io
 
@@ -10,7 +8,6 @@ import numpy as np
 from tacit.core.errors import DataError
 from tacit.streams.dataset import Dataset
 from tacit.streams.reading.npz import read_npz
-from tacit.streams.validate import check_features, check_labels
 from tacit_reproduction.datasets import fetch as datasets
 
 ROWS, SUBSET_ROWS = 5_000_000, 39_930
@@ -30,9 +27,6 @@ def susy() -> Dataset:
     Returns:
       The data set, not standardised, without parts.
 
-    Raises:
-      DataError: No file is here and the official one cannot be downloaded, or a file is not as expected.
-
     References: Baldi, Sadowski and Whiteson (2014), UCI 279, CC BY 4.0.
     """
     (path,) = datasets.files_of("susy", _download)
@@ -40,23 +34,14 @@ def susy() -> Dataset:
     archive = read_npz(path)
     x, y = archive["X"], archive["y"]
     if x.shape != (SUBSET_ROWS, len(COLUMNS)):
-        raise DataError(
-            f"{path}: features of shape {x.shape}, expected {(SUBSET_ROWS, len(COLUMNS))}; "
-            "delete the file, and it is made anew"
-        )
+        expected = (SUBSET_ROWS, len(COLUMNS))
+        raise DataError(f"{path}: features of shape {x.shape}, expected {expected}; delete the file, it is made anew")
     source = ", drawn from the official file with a fixed seed" if drawn else ""
-    return Dataset(
-        "susy",
-        check_features(x),
-        check_labels(y, len(x)).astype(np.float32),
-        COLUMNS,
-        f"SUSY, a random subset of {SUBSET_ROWS:,} of {ROWS:,} rows{source}",
-        complete=False,
-        parts={},
-    )
+    words = f"SUSY, a random subset of {SUBSET_ROWS:,} of {ROWS:,} rows{source}"
+    return datasets.two_classes("susy", x, y, COLUMNS, words, {}, complete=False)
 
 
-def _download() -> dict[str, bytes]:
+def _download(known: datasets.Known) -> dict[str, bytes]:
     """Make a seeded random subset of the official rows.
 
     No SHA-256 of the official file is known: its own check sum (gzip) and its number of rows must hold.
@@ -64,7 +49,6 @@ def _download() -> dict[str, bytes]:
     wanted = np.sort(np.random.default_rng(279).choice(ROWS, SUBSET_ROWS, replace=False)).tolist()
     lines: list[bytes] = []
     rows = 0
-    known = datasets.KNOWN["susy"]
     with datasets.open_url(known.url) as response, gzip.GzipFile(fileobj=response) as text:
         for rows, line in enumerate(text, start=1):
             if len(lines) < len(wanted) and rows - 1 == wanted[len(lines)]:

@@ -5,8 +5,6 @@ as clusters learn from each other: the model of "1 against 8" helps "7 against 8
 otherwise. So a class that several tasks share, and classes that look alike, belong on the same side in all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,18 +22,15 @@ Ints = NDArray[np.int64]
 class TwoClasses(NamedTuple):
     """The two sides of a task."""
 
-    negative: tuple[int, ...]
-    """Classes of label -1."""
-    positive: tuple[int, ...]
-    """Classes of label +1."""
+    negative: tuple[int, ...]  # classes of label -1
+    positive: tuple[int, ...]  # classes of label +1
 
 
 class Labelled(NamedTuple):
     """Rows of a task."""
 
     x: NDArray[np.float32]
-    y: NDArray[np.float32]
-    """(rows,) -1 or +1."""
+    y: NDArray[np.float32]  # (rows,) -1 or +1
 
 
 def held_out(data: Dataset, task: TwoClasses, most: int) -> Labelled:
@@ -59,10 +54,8 @@ def cluster_tasks(data: Dataset, tasks: Sequence[TwoClasses], clusters: Ints, si
     rng = np.random.default_rng(seed)
     rows, y = [], []
     need = [_shares(tasks[q], int(size), rng) for q, size in zip(clusters, sizes, strict=True)]
-    pools = {
-        label: rng.permutation(np.flatnonzero(classes == label))
-        for label in sorted({label for task in tasks for side in task for label in side})
-    }
+    labels = sorted({label for task in tasks for side in task for label in side})
+    pools = {label: rng.permutation(np.flatnonzero(classes == label)) for label in labels}
     taken = dict.fromkeys(pools, 0)
     for q, shares in zip(clusters, need, strict=True):
         for label, count in shares.items():

@@ -5,8 +5,6 @@ SEASON rounds, each agent at its own time. A point that keeps every window of K 
 longer the window, the larger is the set of such points, until K is the season.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -18,23 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.algorithms.mirror._observations import Dual
-from tacit.core.contract import Algorithm, Array, Mechanism, Params
+from tacit.core.contract import Algorithm, Mechanism
 from tacit.graphs import random_digraph
 from tacit.metrics import best_fixed_within
 from tacit.objectives import Constraint, entropy, from_loss
 from tacit.privacy import laplace, unprotected
 from tacit.streams import Stream, from_function
 from tacit_reproduction.study import finished_run
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, judged
 
-AGENTS, LINKS, GOODS = 16, 4, 5
-"""Everybody sends to 1 to 4 others, who need not send back."""
+AGENTS, LINKS, GOODS = 16, 4, 5  # everybody sends to 1 to 4 others, who need not send back
 SEASON, SWING, JITTER = 100, 0.5, 0.03
 """Prices rise and fall by the share SWING in a season, and are off by up to the share JITTER besides; uniform."""
 GAIN = np.array([0.0, 0.06, 0.20, 0.12, 0.30])
-PRICE = np.array([0.0, 0.5, 0.5, 1.0, 1.0])
-"""Per unit; the first is cash."""
+PRICE = np.array([0.0, 0.5, 0.5, 1.0, 1.0])  # per unit; the first is cash
 TASTE, LUCK, PURSE = 0.05, 0.1, 0.5
 """A gain is off by up to TASTE for an agent's whole run and up to LUCK in a round; an agent's budget per round."""
 CLIPS: dict[Dual, float] = {"private": 0.4, "released": 2.0}
@@ -46,23 +42,13 @@ DATA = f"""{AGENTS} agents on a one-sided digraph; every seed has its own graph,
 unit between cash and {GOODS - 1} goods, at prices that swing with a season of {SEASON} rounds; totals are per agent."""
 
 
-class Offer(NamedTuple):
-    """Gains and prices of all goods, per unit: one record."""
-
+class Offer(NamedTuple):  # gains and prices of all goods, per unit: one record
     gain: Any
     price: Any
 
 
-def _minus_gain(params: Params, offer: Any) -> Array:
-    return -jnp.dot(params, offer.gain)
-
-
-def _spent(params: Params, offer: Any) -> Array:
-    return jnp.dot(params, offer.price) - PURSE
-
-
-OBJECTIVE = from_loss(_minus_gain, jnp.zeros(GOODS), "gain")
-BUDGET = Constraint("budget", _spent)
+OBJECTIVE = from_loss(lambda params, offer: -jnp.dot(params, offer.gain), jnp.zeros(GOODS), "gain")
+BUDGET = Constraint("budget", lambda params, offer: jnp.dot(params, offer.price) - PURSE)
 
 
 @functools.lru_cache(maxsize=24)
@@ -81,19 +67,13 @@ def stream(seed: int, rounds: int) -> Stream:
     return from_function(lambda a, b: jax.tree.map(lambda leaf: leaf[a:b], data), agents=AGENTS, rounds=rounds)
 
 
-class Cell(NamedTuple):
-    """One setting, or the best fixed point; `quick` says at which horizons."""
-
+class Cell(NamedTuple):  # one setting, or the best fixed point; `quick` says at which horizons
     quick: bool
-    kind: str = "kept"
-    """ "kept": with the method; "free": mirror descent without the budget; "best": the comparator."""
-    epsilon: float = math.inf
-    """Of each release; infinite: no noise."""
+    kind: str = "kept"  # "kept": with the method; "free": mirror descent without the budget; "best": the comparator
+    epsilon: float = math.inf  # of each release; infinite: no noise
     dual: Dual = "private"
-    knob: float = 1.0
-    """Factor of what the method leaves open."""
-    window: int = 0
-    """K: the comparator keeps every window of so many rounds."""
+    knob: float = 1.0  # factor of what the method leaves open
+    window: int = 0  # K: the comparator keeps every window of so many rounds
 
     def mechanism(self) -> Mechanism:
         """Return its noise; where the dual is released, more has to fit below the clip."""
@@ -101,7 +81,6 @@ class Cell(NamedTuple):
 
 
 def run(task: tuple[Cell, int, int], method: Callable[[Cell, int], Algorithm], any_time: bool) -> dict[str, Any]:
-    """Run one setting at all horizons, as one run where steps do not depend on them; totals are per agent."""
     cell, seeds, first = task
     horizons = HORIZONS[cell.quick]
     if cell.kind == "best":
@@ -111,15 +90,9 @@ def run(task: tuple[Cell, int, int], method: Callable[[Cell, int], Algorithm], a
     for rounds in horizons[-1:] if any_time else horizons:
         algorithm = method(cell, rounds)
         run = finished_run(
-            algorithm,
-            lambda seed: random_digraph(AGENTS, LINKS, seed),
-            lambda seed: stream(seed, horizons[-1]),
-            rounds=rounds,
-            repeats=seeds,
-            seed=first,
-            figures={} if algorithm.constraints else {BUDGET.name: BUDGET.value},
-            record_every=rounds,
-        )
+            algorithm, lambda seed: random_digraph(AGENTS, LINKS, seed), lambda seed: stream(seed, horizons[-1]),
+            rounds=rounds, repeats=seeds, seed=first,
+            figures={} if algorithm.constraints else {BUDGET.name: BUDGET.value}, record_every=rounds)  # fmt: skip
         at = np.array(horizons if any_time else [rounds]) - 1
         parts.append([np.cumsum(np.float64(run.per_round[name]), axis=1)[:, at] for name in ("loss", BUDGET.name)])
     loss, overspent = (np.concatenate(totals, axis=1) for totals in zip(*parts, strict=True))
@@ -129,25 +102,16 @@ def run(task: tuple[Cell, int, int], method: Callable[[Cell, int], Algorithm], a
 
 def _best(data: Stream, horizons: Sequence[int], window: int) -> list[float]:
     """Return the total loss of the best point of the simplex that keeps all such windows, at each horizon."""
-    starts = range(0, horizons[-1], 5000)
-    found = best_fixed_within(
-        OBJECTIVE,
-        lambda: (data.chunk(start, min(start + 5000, horizons[-1])) for start in starts),
-        data.batch_spec(),
-        horizons,
-        within=entropy().within,
-        constraints=[BUDGET],
-        window=window,
-    )
+    last, within = horizons[-1], {"within": entropy().within, "constraints": [BUDGET], "window": window}
+    chunks = lambda: (data.chunk(at, min(at + 5000, last)) for at in range(0, last, 5000))  # noqa: E731
+    found = best_fixed_within(OBJECTIVE, chunks, data.batch_spec(), horizons, **within)  # type: ignore[arg-type]
     return [point.total_loss for point in found]
 
 
 def words(row: Row) -> str:
-    """Return what a run is called in figures."""
-    factors = row.factors
-    noise = f"eps = {factors['epsilon']:g}" if factors["epsilon"] != math.inf else "no noise"
-    released = ", dual released" if factors["dual"] == "released" else ""
-    return "without the budget" if factors["kind"] == "free" else noise + released
+    epsilon, released = row.factors["epsilon"], ", dual released" * (row.factors["dual"] == "released")
+    noise = f"eps = {epsilon:g}" if epsilon != math.inf else "no noise"
+    return "without the budget" if row.factors["kind"] == "free" else noise + released
 
 
 def with_regret(results: Results, window: int) -> Results:
@@ -160,8 +124,6 @@ def with_regret(results: Results, window: int) -> Results:
 def rising(claim: str, steps: Sequence[Results], measure: str, **said: str) -> Claim:
     """At the longest horizon a measure rises from each run to the next; `said` as for `judged`."""
 
-    def average(run: Results) -> Floats:
-        return np.asarray(run.of(measure)[:, -1] / run.of("rounds")[-1])
-
-    pairs = [Pair(f"step {k}", average(low), average(high)) for k, (low, high) in enumerate(pairwise(steps), start=1)]
+    averages = [run.of(measure)[:, -1] / run.of("rounds")[-1] for run in steps]
+    pairs = [Pair(f"step {k}", *both) for k, both in enumerate(pairwise(averages), start=1)]
     return judged(claim, pairs, below(), note="Per agent and round at the longest horizon", **said)

@@ -1,7 +1,5 @@
 """Study `omd-constrained`: mirror descent with multipliers and a budget for the long run (Dissertation, ch. 3)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any
@@ -20,10 +18,8 @@ from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged
 
-RELEASED = 16.0
-"""Epsilon of the dual that is released: the noise is that of 16 records a round at eps = 1."""
-OVERSPENT = 0.1
-"""Per round: who does that breaks the budget."""
+RELEASED = 16.0  # epsilon of the dual that is released: the noise is that of 16 records a round at eps = 1
+OVERSPENT = 0.1  # per round: who does that breaks the budget
 
 
 def constants() -> SaddleConstants:
@@ -38,19 +34,16 @@ def constants() -> SaddleConstants:
 
 
 def cells(quick: bool) -> list[Cell]:
-    epsilons = (math.inf, EPSILON) if quick else (math.inf, EPSILON, 0.3, 0.1)
     best = [Cell(quick, "best", window=window) for window in (SEASON, 1)]
-    return [*best, *(Cell(quick, "kept", e) for e in epsilons), Cell(quick, "kept", RELEASED, "released"),
-            Cell(quick, "free")]  # fmt: skip
+    kept = [Cell(quick, "kept", e) for e in ((math.inf, EPSILON) if quick else (math.inf, EPSILON, 0.3, 0.1))]
+    return [*best, *kept, Cell(quick, "kept", RELEASED, "released"), Cell(quick, "free")]
 
 
 def method(cell: Cell, rounds: int) -> Algorithm:
-    step, damping = constants()
+    (step, damping), given = constants(), (cell.mechanism(), entropy())
     if cell.kind == "free":
-        return algorithms.mirror_descent(OBJECTIVE, step, cell.mechanism(), entropy())
-    return algorithms.constrained_mirror_descent(
-        OBJECTIVE, BUDGET, step, damping, cell.mechanism(), entropy(), cell.dual
-    )
+        return algorithms.mirror_descent(OBJECTIVE, step, *given)
+    return algorithms.constrained_mirror_descent(OBJECTIVE, BUDGET, step, damping, *given, cell.dual)
 
 
 def judge(results: Results) -> Judgement:
@@ -59,8 +52,8 @@ def judge(results: Results) -> Judgement:
     private, released = (by_season.where(kind="kept", dual=dual) for dual in ("private", "released"))
 
     def grows(claim: str, runs: Results, measure: str, **said: str) -> Claim:
-        found = {name: runs.of(measure, kind="kept", dual="private", epsilon=e)
-                 for name, e in (("no noise", math.inf), ("eps = 1", EPSILON))}  # fmt: skip
+        noises, kept = {"no noise": math.inf, "eps = 1": EPSILON}, runs.where(kind="kept", dual="private")
+        found = {name: kept.of(measure, epsilon=e) for name, e in noises.items()}
         return sublinear(f"{claim} grows more slowly than T", rounds, found, **said)
 
     regret = grows("Regret against points that keep every round", by_round, "regret", seen_in="regret",
@@ -70,32 +63,25 @@ def judge(results: Results) -> Judgement:
     season = grows("Regret against points that keep every season", by_season, "regret", seen_in="season")
     noisier = rising(
         "Regret rises as eps falls", [private.where(epsilon=e) for e in private.levels("epsilon")], "regret",
-        text="(3.5): the bound grows like 1 / eps; nothing was run", seen_in="season",
-    )  # fmt: skip
+        text="(3.5): the bound grows like 1 / eps; nothing was run", seen_in="season")  # fmt: skip
     free = judged(
         f"Mirror descent without the budget overspends by more than {OVERSPENT:g} per round",
         Pair("", by_season.of("overspent", kind="free")[:, -1] / rounds[-1], OVERSPENT),
-        above(), seen_in="spending",
-    )  # fmt: skip
+        above(), seen_in="spending")  # fmt: skip
     secret = private.where(epsilon=EPSILON)
     dual = judged(
         "A multiplier released with noise has less regret than a private one, at a small part of its total epsilon",
         Pair("per round", released.of("regret")[:, -1] / rounds[-1], secret.of("regret")[:, -1] / rounds[-1]),
         below(), seen_in="season",
         note=f"Booked for a record over the run: {released.of('booked'):,.0f} where it is released, "
-        f"{secret.of('booked'):,.0f} where it is private, as every release then depends on every record",
-    )  # fmt: skip
+        f"{secret.of('booked'):,.0f} where it is private, as every release then depends on every record")  # fmt: skip
     headlines = [
         headline(
-            "With a budget for the long run regret and violation are sublinear",
-            place="Theorem 1 of chapter 3",
+            "With a budget for the long run regret and violation are sublinear", place="Theorem 1 of chapter 3",
             text="bounds: O(V T / (eps max W_uu)) on regret, itself linear in T; O(T^(-1/4)) on the violation",
             ours=f"regret: {regret.figure}. Spending: {violation.figure}",
             why="Against points that keep every single round agents even gain: they use slack that those may not.",
-            claims=[regret, violation],
-            seen_in="spending",
-        )
-    ]
+            claims=[regret, violation], seen_in="spending")]  # fmt: skip
     axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True}
     figures = [
         curves(by_season, "spending", "Spending beyond the budget", "Per agent, in sum of T rounds.",
@@ -109,12 +95,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="omd-constrained",
-    title="Private mirror descent with a budget for the long run",
-    source="Dissertation, ch. 3",
-    minutes=1,
-    measure=over(cells, functools.partial(budget.run, method=method, any_time=True), seeds=(20, 12)),
-    judge=judge,
+    name="omd-constrained", title="Private mirror descent with a budget for the long run",
+    source="Dissertation, ch. 3", minutes=1,
+    measure=over(cells, functools.partial(budget.run, method=method, any_time=True), seeds=(20, 12)), judge=judge,
     method=f"""
 {budget.DATA} Agents learn by exponentiated gradient. Step and damping are the text's,
 eta_t = sqrt(b / (t (D^2 + G^2 / alpha))) and gamma = 2 G^2 / alpha; its G bounds what steps are made of, so that eta
@@ -124,5 +107,4 @@ horizons. Multipliers are private unless said otherwise.
 {HOW}.
 
 The text runs nothing, and its regret bound is linear in T. Not run any more: a second problem (a classifier whose use
-costs), other dampings, and a budget that nobody can keep.""",
-)
+costs), other dampings, and a budget that nobody can keep.""")  # fmt: skip

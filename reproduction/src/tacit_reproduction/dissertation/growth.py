@@ -1,7 +1,5 @@
 """Growth with the number of rounds: slopes of means on logarithmic axes, and what counts as slower than linear."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,8 +10,7 @@ from tacit.metrics import loglog_slope, mean_interval
 from tacit_reproduction.table import Floats
 from tacit_reproduction.verdict import Claim, Pair, below, judged
 
-FEWEST = 3
-"""Horizons that a slope is taken over."""
+FEWEST = 3  # horizons that a slope is taken over
 HOW = (
     "A slope is that of the logarithm of the mean over the seeds over the logarithm of T, with a jackknife interval "
     "over the seeds. A total that is not above 0 at the longest horizon does not grow; where the mean is too seldom "

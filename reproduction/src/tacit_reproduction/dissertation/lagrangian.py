@@ -1,7 +1,5 @@
 """Study `lagrangian-budget`: virtual queues and a budget for the long run (Dissertation, ch. 4)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any
@@ -42,16 +40,13 @@ def judge(results: Results) -> Judgement:
     order = "Theorem 1 of chapter 4, (4.17): O(K T / (V eps) + sqrt T)"
 
     def both(rows: list[Row]) -> list[Claim]:
-        said = {
-            "regret": f"Regret against points that keep every {SEASON} rounds grows more slowly than T",
-            "overspent": "Spending beyond the budget grows more slowly than T",
-        }
-        bounds = {"regret": f"{order}; figure 4.1 draws it", "overspent": "(4.17): O(sqrt(V T)), here slope 0.75"}
+        rounds, asked = rows[0].measures["rounds"], (
+            ("regret", f"Regret against points that keep every {SEASON} rounds", f"{order}; figure 4.1 draws it"),
+            ("overspent", "Spending beyond the budget", "(4.17): O(sqrt(V T)), here slope 0.75"))  # fmt: skip
         return [
-            sublinear(claim, rows[0].measures["rounds"], {words(row): row.measures[measure] for row in rows},
-                      text=bounds[measure], seen_in=measure)
-            for measure, claim in said.items()
-        ]  # fmt: skip
+            sublinear(f"{what} grows more slowly than T", rounds, {words(row): row.measures[measure] for row in rows},
+                      text=bound, seen_in=measure)
+            for measure, what, bound in asked]  # fmt: skip
 
     claims = both([row for row in main.rows if row.factors["epsilon"] in (math.inf, EPSILON)])
     bolder = [plain.where(knob=knob) for knob in BOLDNESS]
@@ -62,8 +57,7 @@ def judge(results: Results) -> Judgement:
         rising("Regret rises with K, whose points need to keep fewer rounds",
                [by_window[window].where(knob=MAIN, epsilon=EPSILON) for window in windows], "regret", text=order),
         rising("Regret rises as eps falls", [main.where(epsilon=e) for e in main.levels("epsilon")], "regret",
-               text=order, seen_in="regret"),
-    ]  # fmt: skip
+               text=order, seen_in="regret")]  # fmt: skip
     headlines = [
         headline(
             "Regret against points that keep every window, and violation, are sublinear",
@@ -72,16 +66,14 @@ def judge(results: Results) -> Judgement:
             ours=f"regret: {claims[0].figure}. Spending: {claims[1].figure}",
             why="The text leaves V open between K and T; what of that range fits every horizon is run. Its figure has "
             "K = V = 1, outside of its own condition V > K.",
-            claims=claims,
-            sweep={f"V = {knob:g} sqrt T": both(plain.where(knob=knob).rows) for knob in BOLDNESS},
-            seen_in="regret",
-        )
+            claims=claims, sweep={f"V = {knob:g} sqrt T": both(plain.where(knob=knob).rows) for knob in BOLDNESS},
+            seen_in="regret")]  # fmt: skip
+    both_ends = [
+        (row, *of) for row in plain.rows for of in (("spent beyond the budget", "overspent"), ("regret", "regret"))
     ]
     ends = Results(
         Row({**row.factors, "measure": name}, {"value": row.measures[key][:, -1] / np.max(row.measures["rounds"])})
-        for row in plain.rows
-        for name, key in (("spent beyond the budget", "overspent"), ("regret", "regret"))
-    )
+        for row, name, key in both_ends)  # fmt: skip
     axes: dict[str, Any] = {"lines": words, "x": "number of rounds T", "log_x": True, "log_y": True}
     caption = f"Per agent, in sum of T rounds, V = {MAIN:g} sqrt T."
     figures = [
@@ -94,10 +86,8 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="lagrangian-budget",
-    title="Private online Lagrangian descent with a budget for the long run",
-    source="Dissertation, ch. 4",
-    minutes=2,
+    name="lagrangian-budget", title="Private online Lagrangian descent with a budget for the long run",
+    source="Dissertation, ch. 4", minutes=2,
     measure=over(cells, functools.partial(budget.run, method=method, any_time=False), seeds=(20, 12)),
     judge=judge,
     method=f"""
@@ -109,5 +99,4 @@ rounds of the same data. The queue is private.
 
 V = 4, 8 and 16 sqrt T are run at all horizons; before it was 2, 8 and 32, at one of them. The text adds noise for
 grad f to V grad f, which needs V times as much; here the noise is that of what is released. Not run any more: a second
-problem, and released queues (omd-constrained has the price of a dual).""",
-)
+problem, and released queues (omd-constrained has the price of a dual).""")  # fmt: skip

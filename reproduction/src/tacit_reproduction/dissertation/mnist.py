@@ -1,7 +1,5 @@
 """Study `omd-mnist`: a network learnt by ten clients with and without a server (Dissertation, sec. 5.5)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from itertools import pairwise
@@ -17,27 +15,20 @@ from tacit.privacy.spending import DELTA
 from tacit_reproduction.dissertation import mnist_parts as parts
 from tacit_reproduction.dissertation.mnist_parts import CLIENTS, COMPONENT, NEIGHBOURS, client_stream, load
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.study import Judgement, Study, finished_run, over
+from tacit_reproduction.study import Crew, Judgement, Study, finished_run, over
 from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, brief, fact, headline, judged, shown, within
-from tacit_reproduction.workers import Crew
 
-MOMENTUM, CITED_CLIP, POINTS = 0.9, 15.0, 5
-"""Momentum and l2 clip of the cited code; points of a curve."""
+MOMENTUM, CITED_CLIP, POINTS = 0.9, 15.0, 5  # momentum and l2 clip of the cited code; points of a curve
 PRINTED = {0.1: {"proposed": 93.28, "fedavg": 91.47}, 0.5: {"proposed": 94.01, "fedavg": 92.59}}
 """Test accuracy in per cent, by the text's epsilon."""
 MODELS = {"own": "own models after their step", "mixed": "own models after mixing", "mean": "the mean model"}
 METHODS = {
-    "proposed": "the proposed method",
-    "fedavg": "FedAvg with the same noise",
-    "cited 1": "FedAvg of the cited code, E = 1",
-    "cited 5": "FedAvg of the cited code, E = 5",
-}
+    "proposed": "the proposed method", "fedavg": "FedAvg with the same noise",
+    "cited 1": "FedAvg of the cited code, E = 1", "cited 5": "FedAvg of the cited code, E = 5"}  # fmt: skip
 
 
-class Design(NamedTuple):
-    """Size of the network and of a run."""
-
+class Design(NamedTuple):  # size of the network and of a run
     network: dict[str, Any]
     batch: int
     step: float
@@ -51,16 +42,14 @@ DESIGNS = {
 }
 
 
-class Cell(NamedTuple):
-    """One method with one amount of noise; epsilon is infinite where there is none."""
-
+class Cell(NamedTuple):  # one method with one amount of noise; epsilon is infinite where there is none
     quick: bool
     method: str
     epsilon: float
 
     @property
     def local(self) -> int:
-        """Local steps before each communication."""
+        """Steps before each communication."""
         return 5 if self.method == "cited 5" else 1
 
     @property
@@ -87,37 +76,26 @@ def mechanism(cell: Cell, batch: int, held: int) -> Mechanism:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one setting and judge the clients' models before and after they are mixed, and their mean."""
     cell, seeds, first = task
     design, images = DESIGNS[cell.quick], load()
     objective = objectives.cnn(**design.network)
     stream = functools.cache(functools.partial(client_stream, images, design.batch))
     noise = mechanism(cell, design.batch, int(np.max(stream(first).data_size)))
-    method = algorithms.dynamic_mirror_descent if cell.method == "proposed" else algorithms.fedavg
-    algorithm = method(objective, design.step, noise)
+    constructor = algorithms.dynamic_mirror_descent if cell.method == "proposed" else algorithms.fedavg
+    algorithm = constructor(objective, design.step, noise)
     if cell.method.startswith("cited"):
         algorithm = parts.with_momentum(algorithm, design.step, MOMENTUM)
     judge = parts.accuracies(objective, images.test_x[: design.test_images], images.test_y[: design.test_images])
     run = finished_run(
-        algorithm,
-        parts.network(cell.method == "proposed", cell.local, cell.steps),
-        stream,
-        rounds=cell.steps + 1,
-        repeats=seeds,
-        seed=first,
-        record={"accuracy": judge},
-        record_every=cell.steps // POINTS,
-    )
+        algorithm, parts.network(cell.method == "proposed", cell.local, cell.steps), stream,
+        rounds=cell.steps + 1, repeats=seeds, seed=first, record={"accuracy": judge},
+        record_every=cell.steps // POINTS)  # fmt: skip
     found = run.recorded["accuracy"]  # (seeds, points and the step after them, of the models and of their mean)
     measures = {
-        "curve": found[:, :-1, 0],
-        "rounds": np.asarray(run.recorded_rounds[:-1]) / cell.local,
-        "own": found[:, -1, 0],
-        "mixed": found[:, -2, 0],
-        "mean": found[:, -2, 1],
+        "curve": found[:, :-1, 0], "rounds": np.asarray(run.recorded_rounds[:-1]) / cell.local,
+        "own": found[:, -1, 0], "mixed": found[:, -2, 0], "mean": found[:, -2, 1],
         "parameters": sum(leaf[0, 0].size for leaf in jax.tree.leaves(run.models)),
-        "reads": stream(first).reads(cell.steps).max(),
-    }
+        "reads": stream(first).reads(cell.steps).max()}  # fmt: skip
     if cell.method == "proposed" and math.isfinite(cell.epsilon):
         read = (stream(seed).chunk(0, 1) for seed in range(first, first + seeds))
         batches = [jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), chunk) for chunk in read]
@@ -142,16 +120,14 @@ def judge(results: Results) -> Judgement:
             f"The proposed method ({MODELS[model]}) is more accurate than {METHODS[baseline]}",
             [Pair(f"eps = {e:g}", results.of(model, method="proposed", epsilon=e),
                   results.of("mixed", method=baseline, epsilon=e)) for e in epsilons],
-            above(), **said,
-        )  # fmt: skip
+            above(), **said)  # fmt: skip
 
     first = beats("mixed", "fedavg")
     near = judged(
         "Accuracies are within one point of the text's",
         [Pair(f"{METHODS[method]}, eps = {e:g}", results.of("mixed", method=method, epsilon=e), wanted)
          for e in epsilons for method, wanted in PRINTED[e].items()],
-        within(1.0), **said,
-    )  # fmt: skip
+        within(1.0), **said)  # fmt: skip
     ladder = sorted(results.levels("epsilon"))
     noisier = [judged(
         "Less noise, more accuracy",
@@ -179,33 +155,25 @@ def judge(results: Results) -> Judgement:
             "models it judges, nor how many local steps E FedAvg takes. A client's own model right after a step on its "
             "three digits has unlearnt others in part, which mixing mends and the mean of all models does not show.",
             claims=[first], size=[near], seen_in="accuracy",
-            sweep={f"{MODELS[model]}, {METHODS[m]}": [beats(model, m)] for model in MODELS for m in baselines},
-        ),
+            sweep={f"{MODELS[model]}, {METHODS[m]}": [beats(model, m)] for model in MODELS for m in baselines}),
         headline(
-            "The epsilon of the text protects a record",
-            place="section 5.3, Theorem 1",
+            "The epsilon of the text protects a record", place="section 5.3, Theorem 1",
             text="eps-local differential privacy of the algorithm, eps = 0.1 and 0.5",
             ours=f"{kept.figure}. Test of one release: {told.figure}",
             why="The text's sensitivity is that of one component of one gradient in one round. A record moves all "
             "components at once, and is read again in every pass. The test looks at ONE noisy gradient of the first "
             "round and asks whether one image of the batch was replaced by a white one: under eps it could not be "
             "right more often than e^eps / (1 + e^eps).",
-            claims=[told],
-        ),
-    ]  # fmt: skip
-    moments = Results(
-        Row({**row.factors, "model": words}, {"accuracy": row.measures[model]})
-        for row in results.rows
-        for model, words in MODELS.items()
-    )
+            claims=[told])]  # fmt: skip
+    judged_at = ((row, *model) for row in results.rows for model in MODELS.items())
+    moments = Results(Row({**r.factors, "model": words}, {"accuracy": r.measures[m]}) for r, m, words in judged_at)
     words = METHODS | {e: f"eps = {e:g}" for e in epsilons} | {math.inf: "no noise"}
     axes: dict[str, Any] = {"lines": "method", "panels": "epsilon", "y": "test accuracy (%)", "words": words}
     return Judgement([first, near, *noisier, told, kept], headlines, [
         curves(results, "accuracy", "Test accuracy", "As figures 5.1 and 5.2: mean of the clients after mixing.",
                "curve", x="communications", **axes),
         dots(moments, "moments", "What is judged", "The same runs, judged at three moments.", "accuracy",
-             x="model", **axes),
-    ])  # fmt: skip
+             x="model", **axes)])  # fmt: skip
 
 
 def _promise(runs: Results, epsilons: list[float]) -> tuple[Claim, Claim]:
@@ -219,19 +187,13 @@ def _promise(runs: Results, epsilons: list[float]) -> tuple[Claim, Claim]:
     told = judged(
         "One release tells a record no better than the text's epsilon allows",
         [Pair(f"eps = {e:g}", runs.of("told", epsilon=e), 100 / (1 + math.exp(-e))) for e in epsilons],
-        below(), unit=" % right", text=place,
-    )  # fmt: skip
+        below(), unit=" % right", text=place)  # fmt: skip
     return kept, told
 
 
 STUDY = Study(
-    name="omd-mnist",
-    title="Private learning of MNIST without a server",
-    source="Dissertation, sec. 5.5",
-    minutes=math.inf,
-    measure=measure,
-    judge=judge,
-    tabled=tuple(MODELS),
+    name="omd-mnist", title="Private learning of MNIST without a server", source="Dissertation, sec. 5.5",
+    minutes=math.inf, measure=measure, judge=judge, tabled=tuple(MODELS),
     method=f"""
 {CLIENTS} clients share MNIST: sorted by digit, cut into 30 equal shards and dealt three to a client, less a tenth. All
 runs start from the same weights; seeds differ in shards, order and noise, and all methods meet the same ones. The
@@ -245,5 +207,4 @@ step without links, whose outcome is the first. Figures of this study before now
 The FedAvg of the cited code has momentum {MOMENTUM:g}, begun anew with every communication, E local steps, records'
 gradients clipped to an l2 norm of {CITED_CLIP:g}, and Gaussian noise for (eps, {DELTA:g}) over a whole run by sampled
 Renyi accounting. E = 1 and 5 are run; its notebook has 40, with 5 communications. It draws Poisson samples, while
-batches are taken in turn here: the noise is the code's, the promise is not booked.""",
-)
+batches are taken in turn here: the noise is the code's, the promise is not booked.""")  # fmt: skip

@@ -1,7 +1,5 @@
 """Images, the cited code's optimiser and noise, and the test of one release, for `omd-mnist`."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +24,10 @@ CLIENTS, NEIGHBOURS, SHARDS, VALIDATION = 10, 4, 3, 0.1
 """A client hears four and itself, each with weight 0.2, has three shards, and keeps a tenth of them for validation."""
 COMPONENT = Clip(0.5, "linf")
 """The text's bound: a component of a gradient changes by at most 1 (Dissertation, Definition 4)."""
-ORDERS = np.unique(np.geomspace(2, 1024, 60).astype(np.int64))
-"""Of Renyi divergences."""
+ORDERS = np.unique(np.geomspace(2, 1024, 60).astype(np.int64))  # of Renyi divergences
 
 
-class Images(NamedTuple):
-    """Training and test images as rows of grey values from 0 to 255."""
-
+class Images(NamedTuple):  # training and test images as rows of grey values from 0 to 255
     x: NDArray[np.uint8]
     y: NDArray[np.int32]
     test_x: NDArray[np.uint8]
@@ -42,7 +37,6 @@ class Images(NamedTuple):
 
 @functools.cache
 def load() -> Images:
-    """Load MNIST; where it cannot be had the error says where it was looked for."""
     data = mnist()
     grey = np.rint(255 * data.x).astype(np.uint8)  # as published: a quarter of the memory on the device
     train, test = data.parts["train"], data.parts["test"]
@@ -54,17 +48,16 @@ def client_stream(images: Images, batch: int, seed: int) -> Stream:
 
     A pass is a whole number of batches, so that data repeat after one and can be kept on the device.
     """
-    rng = np.random.default_rng([seed, CLIENTS])
-    kept = [np.sort(rng.permutation(rows)[round(VALIDATION * len(rows)) :])
-            for rows in label_shards(images.y, CLIENTS, SHARDS, seed)]  # fmt: skip
-    rng = np.random.default_rng([seed, CLIENTS, batch])
-    held = [rng.permutation(rows) for rows in kept]
+    rng, order = np.random.default_rng([seed, CLIENTS]), np.random.default_rng([seed, CLIENTS, batch])
+    shards = label_shards(images.y, CLIENTS, SHARDS, seed)
+    kept = [np.sort(rng.permutation(rows)[round(VALIDATION * len(rows)) :]) for rows in shards]
+    held = [order.permutation(rows) for rows in kept]
     passes = min(len(rows) for rows in held) // batch
     # (rounds, clients, batch): who reads which images when.
-    order = np.stack([rows[: passes * batch].reshape(passes, batch) for rows in held], axis=1)
+    reads = np.stack([rows[: passes * batch].reshape(passes, batch) for rows in held], axis=1)
 
     def chunk(start: int, stop: int) -> Batch:
-        now = order[np.arange(start, stop) % passes]
+        now = reads[np.arange(start, stop) % passes]
         return Batch(images.x[now], images.y[now])
 
     return from_function(chunk, agents=CLIENTS, period=passes, data_size=passes * batch, name="mnist")
@@ -99,9 +92,7 @@ def accuracies(objective: Objective, x: NDArray[np.uint8], y: NDArray[np.int32])
     return shares
 
 
-class Walk(NamedTuple):
-    """State of an agent whose steps have momentum."""
-
+class Walk(NamedTuple):  # state of an agent whose steps have momentum
     w: Params
     velocity: Params
 

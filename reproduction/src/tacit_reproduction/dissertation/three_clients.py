@@ -1,7 +1,5 @@
 """Study `omd-three-clients`: private exponentiated gradient among three clients (Dissertation, sec. 2.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +8,7 @@ import numpy as np
 
 from tacit import objectives
 from tacit.algorithms import inverse, mirror_descent
-from tacit.core.contract import Mechanism, Noise, Tree
+from tacit.core.contract import Mechanism
 from tacit.graphs import from_matrix
 from tacit.privacy import bounded_laplace, unprotected
 from tacit.streams import Batch, Stream, from_function
@@ -35,15 +33,11 @@ FIRST = {"uniform": [0.1657, 0.1429, 0.1605, 0.2360, 0.2949], "own": [0.3945, 0.
 READINGS = {"scaled": "step 11 as printed", "unscaled": "without step 11"}
 NOISES = {"none": "no noise", **READINGS}
 WORDS = {**NOISES, "uniform": "uniform start", "own": "own starts"}
-GONE = 0.01
-"""A distance has vanished below this share of what it was at the start."""
-RATE, FITTED, POINTS = -0.5, 3, 7
-"""Slope of the text's bound; slopes are of rounds from FITTED on, at POINTS rounds."""
+GONE = 0.01  # a distance has vanished below this share of what it was at the start
+RATE, FITTED, POINTS = -0.5, 3, 7  # slope of the text's bound; slopes are of rounds from FITTED on, at POINTS rounds
 
 
-class Cell(NamedTuple):
-    """One setting."""
-
+class Cell(NamedTuple):  # one setting
     noise: str
     start: str
 
@@ -68,37 +62,24 @@ def mechanism(noise: str) -> Mechanism:
     if noise == "none":
         return unprotected
     made = bounded_laplace(EPSILON, ROUNDS)
-    return made if noise == "scaled" else made._replace(finish=_normalised)
-
-
-def _normalised(noisy: Tree, noise: Noise) -> Tree:
-    """Step 12 alone."""
-    return noisy / jnp.linalg.norm(noisy)
+    step_12: Any = lambda noisy, noise: noisy / jnp.linalg.norm(noisy)  # noqa: E731
+    return made if noise == "scaled" else made._replace(finish=step_12)
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one setting: models on the way, regret, and what privacy was spent."""
     cell, seeds, first = task
     objective = objectives.logistic(l2=GAMMA)
     run = finished_run(
         mirror_descent(objective, inverse(1.0), mechanism(cell.noise), objectives.entropy()),
-        from_matrix(WEIGHTS),
-        stream,
-        rounds=ROUNDS,
-        repeats=seeds,
-        seed=first,
-        start=lambda client: STARTS[cell.start][client],
-        record={"models": lambda models: models},
-        record_every=1,
-    )
+        from_matrix(WEIGHTS), stream, rounds=ROUNDS, repeats=seeds, seed=first,
+        start=lambda client: STARTS[cell.start][client], record={"models": lambda models: models}, record_every=1,
+    )  # fmt: skip
     begun = np.broadcast_to(STARTS[cell.start], (seeds, 1, CLIENTS, DIMENSIONS))
     regret, spent = run.regret(POINTS), run.privacy.summary()
     return {
         "models": np.concatenate([begun, run.recorded["models"]], axis=1),
-        "regret": regret.per_agent_round,
-        "rounds": regret.rounds,
-        "booked": [spent["epsilon"], spent["delta"]] if cell.noise != "none" else [],
-    }
+        "regret": regret.per_agent_round, "rounds": regret.rounds,
+        "booked": [spent["epsilon"], spent["delta"]] if cell.noise != "none" else []}  # fmt: skip
 
 
 def apart(models: Floats) -> Floats:
@@ -121,20 +102,16 @@ def judge(results: Results) -> Judgement:
             f"All clients reach one vector, {words}: they end within {GONE:g} of the distance of their own starts",
             [Pair(WORDS[start], apart(models[noise, start][:, -1]) / apart(STARTS["own"])) for start in STARTS],
             below(GONE), seen_in="components",
-            text="figures 2.1 and 2.2: every component of every client goes to that of one vector",
-        )
-        for noise, words in READINGS.items()
-    }  # fmt: skip
+            text="figures 2.1 and 2.2: every component of every client goes to that of one vector")
+        for noise, words in READINGS.items()}  # fmt: skip
     differ = {
         noise: judged(
             f"That vector differs from run to run as much as the text's do, {words}: within a factor of 2",
             [Pair(WORDS[s], np.log2(scatter(ends[noise, s]) + 1e-12), np.log2(theirs[s])) for s in STARTS],
             within(1.0), unit=" (log2)", seen_in="vectors",
             text="section 2.4: the vector varies with each iteration; the first run's is off the mean of 50 by "
-            f"{theirs['uniform']:.2f} and {theirs['own']:.2f} per component (root mean square; uniform, own starts)",
-        )
-        for noise, words in READINGS.items()
-    }  # fmt: skip
+            f"{theirs['uniform']:.2f} and {theirs['own']:.2f} per component (root mean square; uniform, own starts)")
+        for noise, words in READINGS.items()}  # fmt: skip
     same, rate = _same(models), _rate(results)
     epsilon, delta = results.of("booked", noise="scaled", start="own")
     private = fact(
@@ -157,8 +134,7 @@ def judge(results: Results) -> Judgement:
             "then normalises, so that hardly anything tells components apart, and runs differ by less than the text's "
             "do; the prose normalises only, and what that reading scatters by is beside it.",
             claims=[agree["scaled"]], size=[differ["scaled"]], seen_in="components",
-            sweep={words: [agree[noise]] for noise, words in READINGS.items()},
-        ),
+            sweep={words: [agree[noise]] for noise, words in READINGS.items()}),
         headline(
             "The clients reach the same vector regardless of the start",
             place="section 2.4",
@@ -167,17 +143,14 @@ def judge(results: Results) -> Judgement:
             why="The start is remembered, in the text's figures as in ours. The drift of t/2 makes a sample's features "
             "all equal after normalisation, so that every point of the simplex predicts the same and the regulariser "
             f"alone tells points apart; steps of 1/t forget a start like t^(-gamma / d) = t^-{GAMMA / DIMENSIONS:g}.",
-            claims=[same], seen_in="vectors",
-        ),
+            claims=[same], seen_in="vectors"),
         headline(
             "Average regret falls like t^-1/2",
             place="section 2.4", text="a bound", ours=rate.figure, claims=[rate], seen_in="regret",
-            why=f"Measured at the text's T = {ROUNDS}, at each round against the vector that was best so far.",
-        ),
+            why=f"Measured at the text's T = {ROUNDS}, at each round against the vector that was best so far."),
     ]  # fmt: skip
-    return Judgement(
-        [*agree.values(), *differ.values(), same, rate, private], headlines, _figures(results, models, ends)
-    )
+    claims = [*agree.values(), *differ.values(), same, rate, private]
+    return Judgement(claims, headlines, _figures(results, models, ends))
 
 
 def _same(models: Mapping[Any, Floats]) -> Claim:
@@ -204,39 +177,32 @@ def _rate(results: Results) -> Claim:
         f"Reg_t / t falls like t^-1/2 or faster up to T = {ROUNDS}",
         [Pair(f"{words}, {WORDS[start]}", slope(n, start), RATE) for n, words in NOISES.items() for start in STARTS],
         below(), seen_in="regret", note="Log-log slopes of the mean",
-        text="section 2.4: the bound on Reg_t / t falls like t^-1/2; no regret was measured",
-    )  # fmt: skip
+        text="section 2.4: the bound on Reg_t / t falls like t^-1/2; no regret was measured")  # fmt: skip
 
 
 def _figures(results: Results, models: Mapping[Any, Floats], ends: Mapping[Any, Floats]) -> list[Figure]:
     clients = Results(
         Row({"component": f"component {k + 1}", "client": f"client {client + 1}"},
             {"value": models["scaled", "own"][:, :, client, k], "rounds": np.arange(ROUNDS + 1.0)})
-        for k in range(DIMENSIONS) for client in range(CLIENTS)
-    )  # fmt: skip
+        for k in range(DIMENSIONS) for client in range(CLIENTS))  # fmt: skip
     shown = {(words, s): ends[n, s] for n, words in READINGS.items() for s in STARTS}
     for whose, found in (("text, mean of 50", MEANS), ("text, first run", FIRST)):
         shown |= {(whose, start): np.array([found[start]]) for start in STARTS}
     vectors = Results(
         Row({"start": WORDS[start], "whose": whose, "component": k + 1}, {"value": values[:, k]})
-        for (whose, start), values in shown.items() for k in range(DIMENSIONS)
-    )  # fmt: skip
+        for (whose, start), values in shown.items() for k in range(DIMENSIONS))  # fmt: skip
     return [
         curves(clients, "components", "Every component of every client", "As figure 2.2: own starts.", "value",
                lines="client", panels="component", y="component of the model"),
         dots(vectors, "vectors", "Where the clients end", "The text's vectors beside ours.", "value",
              x="component", lines="whose", panels="start", y="component of the model"),
         curves(results, "regret", "Average regret", "The text has a bound and no figure.", "regret",
-               lines="noise", panels="start", y="Reg_t / t", log_x=True, log_y=True, words=WORDS),
-    ]  # fmt: skip
+               lines="noise", panels="start", y="Reg_t / t", log_x=True, log_y=True, words=WORDS)]  # fmt: skip
 
 
 STUDY = Study(
-    name="omd-three-clients",
-    title="Private mirror descent among three clients",
-    source="Dissertation, sec. 2.4, figures 2.1 and 2.2",
-    minutes=1,
-    measure=over(cells, run, seeds=(50, 10)),
+    name="omd-three-clients", title="Private mirror descent among three clients",
+    source="Dissertation, sec. 2.4, figures 2.1 and 2.2", minutes=1, measure=over(cells, run, seeds=(50, 10)),
     judge=judge,
     method=f"""
 Exponentiated gradient on the simplex, logistic loss with gamma = {GAMMA:g}, eta = 1/t, T = {ROUNDS}, bounded Laplace
@@ -245,5 +211,4 @@ Open: whether the noisy gradient is brought to [0, 1] before it is normalised. A
 of section 2.4 does not ("the noisy loss gradient is normalized"): both are run.
 
 Horizons of 500 and 5,000 rounds, Laplace noise for whole records and clients that differ, which the text has not, are
-no longer run.""",
-)
+no longer run.""")  # fmt: skip

@@ -1,6 +1,6 @@
 """Gallery: all studies in one go, and the pages of their results."""
 
 from tacit_reproduction.gallery.pages import write_pages
-from tacit_reproduction.gallery.schedule import Finished, Watcher, judge_all, reproduce_all
+from tacit_reproduction.gallery.schedule import Finished, judge_all, reproduce_all
 
-__all__ = ["Finished", "Watcher", "judge_all", "reproduce_all", "write_pages"]
+__all__ = ["Finished", "judge_all", "reproduce_all", "write_pages"]

@@ -1,7 +1,5 @@
 """Headlines as one table and claims as lists, in Markdown: the generated parts of docs/reproduction.md."""
 
-from __future__ import annotations
-
 import re
 import string
 import textwrap
@@ -28,7 +26,7 @@ def headlines(told: Told) -> str:
     for text, ours in told:
         name = f"**{_plain(text.cited)}**"
         for summary in summaries(ours):
-            where, form = machines.get(summary["machine"], "other"), ", quick" if summary["quick"] else ""
+            where, form = machines.get(summary["machine"], "other"), ", quick" if summary["quick"] else ", full"
             run = f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s{form}"
             for each in summary["headlines"]:
                 place = f"[{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])})"

@@ -1,8 +1,6 @@
 """Pages of the gallery: an index by headline, one page per text with its studies, and the same as Markdown."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,7 @@ from tacit_reproduction.gallery.script import FILTER
 from tacit_reproduction.gallery.style import CSS
 
 INDEX = "index.html"
-ACROSS = 8
-"""Cells in a row of the table of headlines."""
+ACROSS = 8  # cells in a row of the table of headlines
 
 
 def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
@@ -43,28 +40,16 @@ def _document(title: str, *parts: Html) -> str:
 
 def _index(told: Sequence[tuple[Text, Sequence[Finished]]]) -> str:
     outcomes = [each for _, ours in told for each in ours]
-    done = summaries(outcomes)
+    done, failed = summaries(outcomes), (each for each in outcomes if each.summary is None)
+    lost = (html("<p class='warning'>{} did not run: {}</p>", each.study.name, each.fault) for each in failed)
     return _document(
         "tacit: five texts, run again",
         html(
             "<header><h1>Five texts, run again</h1><p class='by'>A gallery by tacit: what the texts found, and what "
-            "became of it here</p></header>"
-        ),
-        *page.quick_form(done),
-        html("<p class='total'>{}.</p>", page.counted(done)),
-        *_lost(outcomes),
-        _front(told),
-        _meanings(),
-        _filter(done),
-        *(_section(text, ours) for text, ours in told),
-        html("<footer>{}</footer>", _origin(done)),
-    )
-
-
-def _lost(outcomes: Sequence[Finished]) -> Iterator[Html]:
-    for each in outcomes:
-        if each.summary is None:
-            yield html("<p class='warning'>{} did not run: {}</p>", each.study.name, each.fault)
+            "became of it here</p></header>"),
+        *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), *lost,
+        _front(told), _meanings(), _filter(done), *(_section(text, ours) for text, ours in told),
+        html("<footer>{}</footer>", _origin(done)))  # fmt: skip
 
 
 def _front(told: Sequence[tuple[Text, Sequence[Finished]]]) -> Html:
@@ -88,60 +73,41 @@ def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
         if outcome.summary is None:
             cells.append(html("<td class='untested'><div><b>did not run</b>{}</div></td>", outcome.study.name))
             continue
+        cell = (
+            "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{} {}</b><span class='said'>{}</span></a></td>"
+        )
         for number, each in enumerate(outcome.summary["headlines"]):
             place = f"{_name(text)}#{page.anchor(outcome.summary, number)}"
-            cells.append(
-                html(
-                    "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{} {}</b><span class='said'>{}</span>"
-                    "</a></td>",
-                    page.KEYS[each["verdict"]], each["verdict"], place, f"{each['headline']} ({each['place']})",
-                    page.MARKS[each["verdict"]], each["verdict"], each["headline"],
-                )
-            )  # fmt: skip
+            verdict, said = each["verdict"], each["headline"]
+            mark, title = page.MARKS[verdict], f"{said} ({each['place']})"
+            cells.append(html(cell, page.KEYS[verdict], verdict, place, title, mark, verdict, said))
     return cells
 
 
 def _meanings() -> Html:
-    items = (
-        html("<dt class='{}'>{} {}</dt><dd>{}</dd>", page.KEYS[verdict], page.MARKS[verdict], verdict, words)
-        for verdict, words in page.MEANINGS.items()
-    )
-    return html(
-        "<details><summary>What the verdicts mean</summary><dl class='meaning'>{}</dl></details>", joined(items)
-    )
+    item = "<dt class='{}'>{} {}</dt><dd>{}</dd>"
+    items = joined(html(item, page.KEYS[v], page.MARKS[v], v, words) for v, words in page.MEANINGS.items())
+    return html("<details><summary>What the verdicts mean</summary><dl class='meaning'>{}</dl></details>", items)
 
 
 def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
     """Return the buttons, which the script shows: all, and one for each verdict that there is."""
     found = [each["verdict"] for summary in done for each in summary["headlines"]]
-    buttons = (
-        html(
-            "<button type='button' class='{}' value='{}'>{} {} ({})</button>",
-            page.KEYS[v],
-            v,
-            page.MARKS[v],
-            v,
-            found.count(v),
-        )
-        for v in page.MARKS
-        if v in found
-    )
+    button = "<button type='button' class='{}' value='{}'>{} {} ({})</button>"
+    buttons = (html(button, page.KEYS[v], v, mark, v, found.count(v)) for v, mark in page.MARKS.items() if v in found)
     return html(
         "<p class='filter' role='group' aria-label='Show results by verdict' hidden><button type='button' value=''>all "
         "({})</button>{}<output aria-live='polite'></output></p>",
-        len(found), joined(buttons),
-    )  # fmt: skip
+        len(found), joined(buttons))  # fmt: skip
 
 
 def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
-    cards = [
-        _card(text, summary, number) for summary in summaries(outcomes) for number in range(len(summary["headlines"]))
-    ]
+    done = summaries(outcomes)
+    cards = [_card(text, summary, number) for summary in done for number in range(len(summary["headlines"]))]
     return html(
         "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div>"
         "</section>",
-        text.key, _name(text), text.cited, text.title, text.origin, page.counted(summaries(outcomes)), joined(cards),
-    )  # fmt: skip
+        text.key, _name(text), text.cited, text.title, text.origin, page.counted(done), joined(cards))  # fmt: skip
 
 
 def _card(text: Text, summary: Mapping[str, Any], number: int) -> Html:
@@ -153,8 +119,7 @@ def _card(text: Text, summary: Mapping[str, Any], number: int) -> Html:
         "<p class='more'><a href='{}'>Why, every claim, how it was done</a></p></article>",
         page.KEYS[each["verdict"]], each["verdict"], each["headline"], page.badge(each["verdict"]), each["place"],
         NOTHING if figure is None else page.drawn(page.anchor(summary, number), figure, small=True), page.versus(each),
-        f"{_name(text)}#{page.anchor(summary, number)}",
-    )  # fmt: skip
+        f"{_name(text)}#{page.anchor(summary, number)}")  # fmt: skip
 
 
 def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
@@ -163,15 +128,9 @@ def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
         f"{text.title}, run again",
         html(
             "<header><h1>{}</h1><p class='by'>{}: {} · <a href='{}'>all texts</a></p></header>",
-            text.title, text.cited, text.origin, INDEX,
-        ),
-        *page.quick_form(done),
-        html("<p class='total'>{}.</p>", page.counted(done)),
-        _front([(text, outcomes)]),
-        _filter(done),
-        *map(_study, outcomes),
-        html("<footer>{}</footer>", _origin(done)),
-    )  # fmt: skip
+            text.title, text.cited, text.origin, INDEX),
+        *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), _front([(text, outcomes)]),
+        _filter(done), *map(_study, outcomes), html("<footer>{}</footer>", _origin(done)))  # fmt: skip
 
 
 def _study(outcome: Finished) -> Html:

@@ -4,8 +4,6 @@ Everything that happens to a client (its data, when it is there, how late its me
 run alone, so that methods which are compared live through the same.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,34 +17,26 @@ from tacit.streams import Batch
 from tacit.streams.arrivals import ArrivalStream
 from tacit_reproduction.datasets.calcofi import ARRIVALS, CalcofiStream, calcofi
 from tacit_reproduction.figures import Figure, curves
-from tacit_reproduction.study import finished_run
+from tacit_reproduction.study import Crew, finished_run
 from tacit_reproduction.table import Floats, Results, cells_of, decibels, late
 from tacit_reproduction.verdict import Pair
-from tacit_reproduction.workers import Crew
 
 CLIENTS, FEATURES, ROUNDS = 256, 200, 2000
 QUICK_CLIENTS, QUICK_ROUNDS = 64, 500
-SEEDS = (20, 4)
-"""Of the full and of the quick form."""
+SEEDS = (20, 4)  # of the full and of the quick form
 BOTTLES, TEST_SAMPLES = 80_000, 4000
-POINTS = 100
-"""Places on a learning curve."""
-STEP = 0.4
-"""PAO-Fed's, in the text."""
-INITIAL = 0.1
-"""Share of the rounds in which methods shall fall alike, and after which an error is called early."""
-STEADY = 0.1
-"""Share of the rounds, the last, over which a steady error is averaged."""
+POINTS = 100  # places on a learning curve
+STEP = 0.4  # PAO-Fed's, in the text
+INITIAL = 0.1  # share of the rounds in which methods shall fall alike, and after which an error is called early
+STEADY = 0.1  # share of the rounds, the last, over which a steady error is averaged
 GRID = (0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8)
-SIGN_GRID = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03)
-"""Steps among which one is looked for that starts alike."""
+SIGN_GRID = (0.001, 0.002, 0.004, 0.008, 0.016, 0.03)  # steps among which one is looked for that starts alike
 MATCHING_FROM, MATCHING_SEEDS = 500, 4
 """First seed on which steps are matched, counted from the first that is judged, and their number."""
 BANDWIDTHS = {"synthetic": 2.0}
 """Of the kernel, which the text does not say: of 0.5, 1, 2 and 4 it has the lowest least-squares error on pooled data;
 that of both forms of CalCOFI is 1."""
-DEALT = 7
-"""Stream of the random numbers that deal bottles out; other uses of a seed have other numbers."""
+DEALT = 7  # stream of the random numbers that deal bottles out; other uses of a seed have other numbers
 SGD, FED, PSO, SIGN = "Online-FedSGD", "Online-Fed 2 %", "PSO-Fed", "SignSGD"
 VARIANTS = ("C0", "U0", "C1", "U1", "C2", "U2")
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -55,50 +45,38 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{f"{v}, full download": ("pao_fed", {"variant": v, "download": "all"}) for v in ("U1", "C2")},
     SGD: ("online_fedsgd", {}),
     **{f"Online-Fed {100 * share:g} %": ("online_fed", {"fraction": share}) for share in (0.02, 0.1, 0.5)},
-    PSO: ("pso_fed", {"fraction": 0.25, "share": 16}),
-    SIGN: ("sign_sgd", {}),
-}
+    PSO: ("pso_fed", {"fraction": 0.25, "share": 16}), SIGN: ("sign_sgd", {})}  # fmt: skip
 USUAL = (0.25, 0.1, 0.025, 0.005)
 
 
-class Environment(NamedTuple):
-    """Properties of clients and channel."""
-
+class Environment(NamedTuple):  # properties of clients and channel
     availability: tuple[float, ...] = USUAL
     """Of the four groups of clients, which are spread evenly over the groups by data."""
     delay: float = 0.2
     longest: int = 10
-    step: int = 1
-    """Delays come in multiples of it."""
+    step: int = 1  # delays come in multiples of it
 
     @property
     def channel(self) -> Channel:
         """Updates may come late; what the server says comes at once, as in the text."""
-        if self.delay == 0:
-            return Channel()
-        return Channel(delay=Delay(self.delay, self.longest, self.step), links=("uplink",))
+        delay = Delay(self.delay, self.longest, self.step)
+        return Channel(delay=delay, links=("uplink",)) if self.delay else Channel()
 
 
 HARSH = Environment((0.025, 0.01, 0.0025, 0.0005), delay=0.4, longest=60, step=10)
 ENVIRONMENTS = {
-    "usual": Environment(),
-    "ideal": Environment((1.0,), 0.0, 0),
-    "common delays": Environment(delay=0.8, longest=5),
-    "harsh": HARSH,
-    "harsh, on time": HARSH._replace(delay=0.0),
-}
+    "usual": Environment(), "ideal": Environment((1.0,), 0.0, 0),
+    "common delays": Environment(delay=0.8, longest=5), "harsh": HARSH,
+    "harsh, on time": HARSH._replace(delay=0.0)}  # fmt: skip
 
 
-class Cell(NamedTuple):
-    """One method in one environment; its fields are the table's factors."""
-
+class Cell(NamedTuple):  # one method in one environment; its fields are the table's factors
     method: str
     environment: str = "usual"
     step: float = STEP
     rule: str = "text"
     """Where the step is from: the text, "matched" to how PAO-Fed starts, "near" the bound, or "swept"."""
-    data: str = "synthetic"
-    """Or "by place" or "dealt", of CalCOFI."""
+    data: str = "synthetic"  # or "by place" or "dealt", of CalCOFI
     clients: int = CLIENTS
     rounds: int = ROUNDS
 
@@ -107,7 +85,7 @@ class Cell(NamedTuple):
         """What its data depend on."""
         return self.data, self.clients, self.rounds
 
-    def sized(self, quick: bool) -> Cell:
+    def sized(self, quick: bool) -> "Cell":
         """Return the cell at the size of a form."""
         return self._replace(clients=QUICK_CLIENTS, rounds=QUICK_ROUNDS) if quick else self
 
@@ -116,21 +94,14 @@ class DealtStream(ArrivalStream):
     """A CalCOFI stream whose clients are alike: bottles are dealt out by chance, unevenly and at the same times."""
 
     def __init__(self, by_place: CalcofiStream, seed: int) -> None:
-        rounds = by_place.rounds
-        assert rounds is not None
+        rounds = int(by_place.rounds or 0)
         held = by_place.chunk(0, rounds)
         theirs = np.swapaxes(held.weight, 0, 1) > 0
         x, y = np.swapaxes(held.x, 0, 1)[theirs], np.swapaxes(held.y, 0, 1)[theirs]
         order = np.random.default_rng([seed, DEALT]).permutation(len(y))
-        super().__init__(
-            x[order],
-            y[order],
-            np.asarray(by_place.data_size, np.int64),
-            rounds,
-            np.random.default_rng([seed, ARRIVALS]),
-            name="calcofi-dealt",
-            description=f"{by_place.description}, dealt by chance",
-        )
+        sizes, rng = np.asarray(by_place.data_size, np.int64), np.random.default_rng([seed, ARRIVALS])
+        words = {"name": "calcofi-dealt", "description": f"{by_place.description}, dealt by chance"}
+        super().__init__(x[order], y[order], sizes, rounds, rng, **words)
         self.test = by_place.test  # bottles that no client holds
 
 
@@ -146,7 +117,6 @@ def stream(data: str, clients: int, rounds: int, seed: int) -> Any:
 
 
 def objective(data: str) -> Objective:
-    """Return least squares on the random features that all runs share."""
     return objectives.fourier(count=FEATURES, bandwidth=BANDWIDTHS.get(data, 1.0), seed=0)
 
 
@@ -181,20 +151,17 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
     mse = np.stack([_test_errors(cell, seed, models[r]) for r, seed in enumerate(range(first, first + seeds))])
     up, down = found.traffic["uplink"], found.traffic["downlink"]
     return {
-        "rounds": found.recorded_rounds,
-        "mse": mse,
-        "steady": decibels(late(mse, STEADY)),
+        "rounds": found.recorded_rounds, "mse": mse, "steady": decibels(late(mse, STEADY)),
         "early": decibels(mse[:, int(np.searchsorted(found.recorded_rounds, INITIAL * cell.rounds))]),
         "bits": np.array([up.bits.mean() + down.bits.mean()]) / cell.clients,
-        "messages": np.array([up.messages.mean()]),
-    }
+        "messages": np.array([up.messages.mean()])}  # fmt: skip
 
 
 def _test_errors(cell: Cell, seed: int, models: Floats) -> Floats:
     """Return the test error of models (points, d): on fresh samples of a seed's clients, or bottles that none has."""
     test: Batch = stream(*cell.of_data, seed).test(TEST_SAMPLES)
-    bandwidth = BANDWIDTHS.get(cell.data, 1.0)
-    features = np.asarray(objectives.FourierFeatures(FEATURES, bandwidth, 0)(test.x), np.float64)
+    kernel = objectives.FourierFeatures(FEATURES, BANDWIDTHS.get(cell.data, 1.0), 0)
+    features = np.asarray(kernel(test.x), np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # of a model that has diverged
         return np.asarray(np.mean((models @ features.T - np.asarray(test.y)) ** 2, axis=1))
 
@@ -202,12 +169,10 @@ def _test_errors(cell: Cell, seed: int, models: Floats) -> Floats:
 def measured(
     cells: Callable[[bool, int], Sequence[Cell]], rivals: Callable[[bool], Sequence[Cell]] = lambda quick: ()
 ) -> Callable[[Crew, bool, int], Results]:
-    """Return a `Study.measure` that first gives each rival the step with which it starts like PAO-Fed.
+    """Return a `Study.measure` of cells at steps that are known, by (quick, first seed), and of rivals, by quick.
 
-    Args:
-      cells: (quick, first seed) -> what is run at steps that are known.
-      rivals: quick -> methods whose steps are matched, by the first tenth of the rounds on seeds of their own; the
-        quick form takes theirs as they are.
+    Each rival first gets the step with which it starts like PAO-Fed, by the first tenth of the rounds on seeds of their
+    own; the quick form takes their steps as they are.
     """
 
     def measure(team: Crew, quick: bool, first: int) -> Results:
@@ -261,13 +226,11 @@ def apart(results: Results, *links: str) -> list[Pair]:
 
 
 def learning_curves(results: Results, name: str, title: str, said: str, lines: Any = "method", **look: Any) -> Figure:
-    """Return test errors in dB over the iterations."""
     look |= {"x": "iteration n", "y": "test MSE (dB)", "change": decibels}
     return curves(results, name, title, said, "mse", lines=lines, **look)
 
 
 def setting(data: str = "") -> str:
-    """Return the setting of section 4.4.1 as a paragraph."""
     return f"""
 {CLIENTS} clients of four groups with new data in 25, 50, 75 and 100 % of {ROUNDS:,} iterations; those of four other
 groups, spread over the first, are there with chance {", ".join(map(str, USUAL))} when they have. An update is l

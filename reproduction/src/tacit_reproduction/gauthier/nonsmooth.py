@@ -4,8 +4,6 @@ The text's objective is sum_k (l(X_k, y_k; w) / D_k + R(w) / K). Of squares ours
 half its squared residual, and R / (2 K) is every agent's share of the regulariser.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -34,20 +32,14 @@ VANISHING = "zCDP-grad-NFL, s / sqrt(n)"
 AGENTS, SAMPLES, DIMENSIONS, MEAN_DEGREE = 50, 50, 8, 3
 NOISE_VARIANCE = (0.01, 0.1)
 """Of the observations, each agent's own from this range, where every entry of the unknown w has variance 1."""
-ROUNDS, DECAY = 200, 0.99
-"""The text's rounds of its trade-off; zeta, which it gives in its ch. 5 only."""
-INITIAL = 20
-"""Rounds after which initial speeds are compared."""
+ROUNDS, DECAY = 200, 0.99  # the text's rounds of its trade-off; zeta, which it gives in its ch. 5 only
+INITIAL = 20  # rounds after which initial speeds are compared
 CLIP_QUANTILE = 0.95
-SWEEPS = 10_000
-"""Of coordinate descent, far more than it needs."""
-NEWTON_STEPS = 3
-"""Of P-ADMM's local problems without noise."""
+SWEEPS = 10_000  # of coordinate descent, far more than it needs
+NEWTON_STEPS = 3  # of P-ADMM's local problems without noise
 
 
-class Problem(NamedTuple):
-    """A loss of residuals and an agent's share of a regulariser."""
-
+class Problem(NamedTuple):  # a loss of residuals and an agent's share of a regulariser
     title: str
     place: str
     words: str
@@ -55,39 +47,26 @@ class Problem(NamedTuple):
     l1: float = 0.0
     l2: float = 0.0
 
-    @property
     def objective(self) -> Objective:
-        """The objective of an agent."""
+        """Return the objective of an agent."""
         return (objectives.absolute if self.absolute else objectives.squared)(l2=self.l2, l1=self.l1)
 
 
 SQUARES = "||X w - y||^2 with"
 PROBLEMS: Mapping[Name, Problem] = {
     # lambda_1 = 0.001 ||X'y||_inf is 0.001 K D_k in the units of `data`, and lambda_2 = 1.
-    "elastic-net": Problem(
-        "elastic net",
-        "figure 3.1",
-        f"{SQUARES} 0.001 ||X'y||_inf ||w||_1 + ||w||^2",
-        absolute=False,
-        l1=0.001 * SAMPLES / 2,
-        l2=1 / AGENTS,
-    ),
-    "lad": Problem("least absolute deviation", "figure 3.2", "||X w - y||_1 without a regulariser", absolute=True),
-    "ridge": Problem("ridge regression", "figure 3.3", f"{SQUARES} ||w||^2", absolute=False, l2=1 / AGENTS),
-}
+    "elastic-net": Problem("elastic net", "figure 3.1", f"{SQUARES} 0.001 ||X'y||_inf ||w||_1 + ||w||^2", False,
+                           l1=0.001 * SAMPLES / 2, l2=1 / AGENTS),
+    "lad": Problem("least absolute deviation", "figure 3.2", "||X w - y||_1 without a regulariser", True),
+    "ridge": Problem("ridge regression", "figure 3.3", f"{SQUARES} ||w||^2", False, l2=1 / AGENTS)}  # fmt: skip
 
 
-class Cell(NamedTuple):
-    """One run with all its seeds; its fields are the table's factors."""
-
+class Cell(NamedTuple):  # one run with all its seeds; its fields are the table's factors
     problem: Name
     method: Method
-    total: float
-    """The run's rho of zCDP; infinite: no noise."""
-    step: float
-    """s of eta_n = s / sqrt(n), or the constant step of the matched subgradient method; 0: it has none."""
-    penalty: float
-    """rho of the methods with multipliers."""
+    total: float  # the run's rho of zCDP; infinite: no noise
+    step: float  # s of eta_n = s / sqrt(n), or the constant step of the matched subgradient method; 0: it has none
+    penalty: float  # rho of the methods with multipliers
 
 
 def connected(agents: int, mean_degree: float, seed: int) -> Graph:
@@ -192,53 +171,34 @@ def mechanism(cell: Cell, clip: float | None) -> Mechanism:
 
 
 def algorithm(cell: Cell, clip: float | None) -> Algorithm:
-    """Return the method with its setting and its noise."""
-    objective, noise = PROBLEMS[cell.problem].objective, mechanism(cell, clip)
+    objective, noise = PROBLEMS[cell.problem].objective(), mechanism(cell, clip)
     if cell.method == "P-ADMM":
         return algorithms.private_admm(objective, noise, cell.penalty, NEWTON_STEPS)
-    if cell.method in (MATCHED, HALF):
-        return algorithms.zcdp_subgradient(objective, cell.step, noise)
     vanishing = algorithms.inverse_sqrt(cell.step)
-    if cell.method == VANISHING:
-        return algorithms.zcdp_subgradient(objective, vanishing, noise)
+    if cell.method in (MATCHED, HALF, VANISHING):
+        return algorithms.zcdp_subgradient(objective, vanishing if cell.method == VANISHING else cell.step, noise)
     linearised = algorithms.dp_admm if cell.method == "DP-NFL" else algorithms.zcdp_admm
     return linearised(objective, vanishing, noise, cell.penalty)
 
 
-def seen_before_noise(method: Algorithm) -> Algorithm:
-    """Return the same method, of which a run records w_k of (3.8) in place of the released w_k + noise of (3.9)."""
-    (phase,) = method.phases
-    return before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
-
-
 def outcome(
-    method: Algorithm,
-    problem: Problem,
-    seeds: tuple[int, int],
-    rounds: int,
-    every: int,
-    averaged: Counts | None = None,
-    dtype: str = "float32",
-) -> dict[str, Any]:
+    method: Algorithm, problem: Problem, seeds: tuple[int, int], rounds: int, every: int,
+    averaged: Counts | None = None, dtype: str = "float32",
+) -> dict[str, Any]:  # fmt: skip
     """Run a method for seeds (first, number) and return sum_k ||w_k - w_c||^2 / ||w_c||^2, in the end in dB.
 
-    At `averaged` rounds the means of all models recorded so far are judged by the objective of all data.
+    What is judged is w_k of (3.8), not the released w_k + noise of (3.9). At `averaged` rounds the means of all models
+    recorded so far are judged by the objective of all data.
     """
+    (phase,) = method.phases
+    exact = before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
     run = finished_run(
-        seen_before_noise(method),
-        lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
-        lambda seed: data(seed).stream(),
-        rounds=rounds,
-        repeats=seeds[1],
-        seed=seeds[0],
-        dtype=dtype,
-        record={"models": lambda models: models},
-        record_every=every,
-    )
+        exact, lambda seed: connected(AGENTS, MEAN_DEGREE, seed),
+        lambda seed: data(seed).stream(), rounds=rounds, repeats=seeds[1], seed=seeds[0], dtype=dtype,
+        record={"models": lambda models: models}, record_every=every)  # fmt: skip
     errors, above = [], []
     for seed, models in zip(range(seeds[0], sum(seeds)), run.recorded["models"], strict=True):
-        drawn, w = data(seed), np.asarray(models, np.float64)
-        best = optimum(problem, drawn)
+        drawn, w, best = data(seed), np.asarray(models, np.float64), optimum(problem, data(seed))
         errors.append(np.square(w - best).sum(axis=(1, 2)) / float(best @ best))
         if averaged is not None:
             looks = np.searchsorted(run.recorded_rounds, averaged) + 1

@@ -1,7 +1,5 @@
 """Data of `npfl-rl`: a graph in clusters, and regression of clusters with similar models (Gauthier 2023, sec. 6.3)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,22 +25,16 @@ clusters are drawn until they do. Nor does it give the noise: a client's varianc
 ||w_q||^2 around {DIMENSIONS}."""
 
 
-class World(NamedTuple):
-    """One seed's network, data and truth."""
-
+class World(NamedTuple):  # one seed's network, data and truth
     graph: Graph
     stream: Stream
-    truth: Floats
-    """(clients, dimensions) the model of each one's cluster."""
-    sizes: NDArray[np.int64]
-    """(clients,) records of each."""
-    accompanied: NDArray[np.bool_]
-    """(clients,) whether a neighbour is of the same cluster."""
+    truth: Floats  # (clients, dimensions) the model of each one's cluster
+    sizes: NDArray[np.int64]  # (clients,) records of each
+    accompanied: NDArray[np.bool_]  # (clients,) whether a neighbour is of the same cluster
 
 
 @lru_cache(maxsize=128)
 def world(network: str, seed: int) -> World:
-    """Draw everything of a seed. Data and models are the same for both kinds of network."""
     graph, labels = _network(network, seed)
     rng = np.random.default_rng([seed, CLIENTS])
     base = rng.standard_normal(DIMENSIONS)

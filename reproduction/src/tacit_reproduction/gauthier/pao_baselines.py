@@ -1,7 +1,5 @@
 """Study `pao-vs-baselines`: PAO-Fed against other methods (Gauthier 2023, secs. 4.4.3 and 4.4.5)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -11,7 +9,7 @@ from tacit_reproduction.figures import Figure, Label, dots
 from tacit_reproduction.gauthier import asynchronous as net
 from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN, Cell, apart, factors, learning_curves
 from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, headline, judged, within
 
 POORLY, LITTLE, AT = 0.5, 1.0, 0.1
@@ -22,13 +20,11 @@ HALF, SOME = "Online-Fed 50 %", "Online-Fed 10 %"
 PAO = ("U1", "U2", "C2")
 KNOWN = {SGD: 0.14, FED: 0.56, PSO: 0.28, HALF: 0.14, SIGN: 0.004}
 """Steps that were matched at the size of the quick form."""
-SWEPT = (0.2, 0.8)
-"""Steps with which some methods are run beside the text's rule."""
+SWEPT = (0.2, 0.8)  # steps with which some methods are run beside the text's rule
 SENT = "bits that a client sends per iteration in which it is there"
 
 
 def cells(quick: bool, first: int) -> list[Cell]:
-    """Return PAO-Fed as the text has it, with other loads, among ideal clients, and with other steps."""
     usual = [Cell(variant) for variant in PAO]
     if quick:
         return usual
@@ -60,40 +56,34 @@ def judge(results: Results) -> Judgement:
     better = "figure 4.5: significantly better performance than Online-Fed"
     lacks = "figure 4.5: SignSGD does not have the accuracy of C2, and PSO-Fed is not desirable"
     claims = [
-        as_good,
-        ask(poor, apart(results, f"{FED} - U1", f"{PSO} - U1"), above(POORLY), text=poorly, note=alone),
+        as_good, ask(poor, apart(results, f"{FED} - U1", f"{PSO} - U1"), above(POORLY), text=poorly, note=alone),
         ask(signs, apart(results, f"{HALF} - {SIGN}"), above(POORLY), text=better),
         ask("C2 settles below SignSGD and PSO-Fed", apart(results, f"C2 - {SIGN}", f"C2 - {PSO}"), below(), text=lacks),
-    ]
+    ]  # fmt: skip
     found = headline(
-        f"PAO-Fed is at least as good as {SGD} with 98 % less communication",
-        place="figure 4.3 (a)",
+        f"PAO-Fed is at least as good as {SGD} with 98 % less communication", place="figure 4.3 (a)",
         text="curves: U1 and U2 outperform it with 98 % less communication",
         ours=", ".join(f"{v} {pair.interval.mean:+.2f} dB" for v, pair in zip(PAO, against, strict=True))
         + f"; {saved:.1%} fewer bits",
         why="Clients that are not there learn on alone, and what they refine is sent piece by piece. "
         + (_by_step(results) if "swept" in results.levels("rule") else "Steps of the quick form are known ones."),
-        claims=[as_good],
-        seen_in="baselines",
-    )
+        claims=[as_good], seen_in="baselines")  # fmt: skip
     if "ideal" in results.levels("environment"):
         claims += [*_loads(results), *_stragglers(results)]
     return Judgement(claims, [found], _figures(results))
 
 
 def _by_step(results: Results) -> str:
-    """Say where methods end at each of the swept steps."""
-    ends: dict[str, list[str]] = {method: [] for method in ("U1", "C2", SGD)}
-    for row in results.where(rule="swept").rows:
-        ends[row.factors["method"]].append(f"{row.measures['steady'].mean():.2f} at {row.factors['step']:g}")
-    told = "; ".join(f"{method} {', '.join(at)}" for method, at in ends.items())
+    def ends(method: str) -> str:
+        rows = results.where(rule="swept", method=method).rows
+        return ", ".join(f"{row.measures['steady'].mean():.2f} at {row.factors['step']:g}" for row in rows)
+
+    told = "; ".join(f"{method} {ends(method)}" for method in ("U1", "C2", SGD))
     return f"It hangs on the text's rule, steps that start alike: with other steps, in dB, {told}."
 
 
 def _loads(results: Results) -> list[Claim]:
-    def steady(name: str) -> Floats:
-        return results.of("steady", **factors(name))
-
+    steady: Any = lambda name: results.of("steady", **factors(name))  # noqa: E731
     ends = {v: np.stack([steady(name) for name in (f"{v}, m = 1", v, f"{v}, m = 32")]) for v in ("U1", "C2")}
     spreads = [Pair(variant, of.max(axis=0) - of.min(axis=0)) for variant, of in ends.items()]
     levels = [steady(method) for method in (FED, SOME, HALF, SGD)]
@@ -109,21 +99,16 @@ def _loads(results: Results) -> list[Claim]:
 
 def _stragglers(results: Results) -> list[Claim]:
     ask, perfect = partial(judged, unit=" dB", seen_in="stragglers"), f"{SGD}@ideal"
-    none = f"Among ideal clients C2 is almost identical (up to {POORLY:g} dB) to no reduction at all"
-    worse = "Among ideal clients windows of one's own (U1) are worse than common ones (C2)"
-    similar = f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting"
-    said = {
-        none: "almost identical to methods with no communication reduction",
-        worse: "uncoordinated sharing has slightly worse performance",
-        similar: "convergence properties almost similar to those in a perfect setting",
-    }
+    asked = (
+        (f"Among ideal clients C2 is almost identical (up to {POORLY:g} dB) to no reduction at all",
+         [f"C2@ideal - {perfect}"], within(POORLY), "almost identical to methods with no communication reduction"),
+        ("Among ideal clients windows of one's own (U1) are worse than common ones (C2)",
+         ["U1@ideal - C2@ideal"], above(), "uncoordinated sharing has slightly worse performance"),
+        (f"C2 among stragglers is almost similar (up to {POORLY:g} dB above) to a perfect setting",
+         [f"C2 - {perfect}", "C2 - C2@ideal"], below(POORLY),
+         "convergence properties almost similar to those in a perfect setting"))  # fmt: skip
     return [
-        ask(claim, apart(results, *links), rule, text=f"figure 4.3 (c): {said[claim]}")
-        for claim, links, rule in (
-            (none, [f"C2@ideal - {perfect}"], within(POORLY)),
-            (worse, ["U1@ideal - C2@ideal"], above()),
-            (similar, [f"C2 - {perfect}", "C2 - C2@ideal"], below(POORLY)),
-        )
+        ask(claim, apart(results, *links), rule, text=f"figure 4.3 (c): {said}") for claim, links, rule, said in asked
     ]
 
 
@@ -151,9 +136,8 @@ def _figures(results: Results) -> list[Figure]:
         wanted = name in ("C2", SGD) or (name, where) == ("U1", "ideal")
         return f"{name}, {where}" if wanted and row.factors["rule"] != "swept" else None
 
-    shared = some(*PAO, SGD, FED, PSO)
     drawn = [
-        learning_curves(results, "baselines", "PAO-Fed and others", "As figure 4.3 (a).", shared),
+        learning_curves(results, "baselines", "PAO-Fed and others", "As figure 4.3 (a).", some(*PAO, SGD, FED, PSO)),
         learning_curves(results, "reductions", "To communicate less", "As figure 4.5.", some("C2", PSO, HALF, SIGN)),
     ]
     if "ideal" not in results.levels("environment"):
@@ -166,13 +150,9 @@ def _figures(results: Results) -> list[Figure]:
 
 
 STUDY = Study(
-    name="pao-vs-baselines",
-    title="PAO-Fed against other ways to learn from stragglers",
-    source="Gauthier (2023), secs. 4.4.3 and 4.4.5, figures 4.3 and 4.5",
-    minutes=10,
-    measure=net.measured(cells, rivals),
-    judge=judge,
-    tabled=("steady", "early", "bits"),
+    name="pao-vs-baselines", title="PAO-Fed against other ways to learn from stragglers",
+    source="Gauthier (2023), secs. 4.4.3 and 4.4.5, figures 4.3 and 4.5", minutes=10,
+    measure=net.measured(cells, rivals), judge=judge, tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}
 
 PAO-Fed's step is {net.STEP:g} and its m is 4. By the text's rule another method's step makes it start alike: the one
@@ -187,5 +167,4 @@ Other methods average whatever arrives in an iteration. Built as (4.14) with alp
 iterations: updates of three ages at once add three whole corrections. The text does not say what it did. "At least as
 good" is up to {AT:g} dB above. "Almost similar" is less than what counts as poor, {POORLY:g} dB; of an earlier limit
 of 0.25 dB the text's case was too near to tell.
-""",
-)
+""")  # fmt: skip

@@ -1,7 +1,5 @@
 """Study `pao-calcofi`: salinity of sea water from clients that are mostly away (Gauthier 2023, sec. 4.4.4)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tacit_reproduction.gauthier import asynchronous as net
@@ -10,8 +8,7 @@ from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged
 
-AS_GOOD = 0.1
-"""dB by which U1 may be above Online-FedSGD and still have the same accuracy."""
+AS_GOOD = 0.1  # dB by which U1 may be above Online-FedSGD and still have the same accuracy
 SAVED = 0.98
 SPLITS = ("dealt", "by place")
 KNOWN = {("dealt", SGD): 0.05, ("dealt", FED): 0.8, ("by place", SGD): 0.05, ("by place", FED): 0.56}
@@ -52,28 +49,20 @@ def judge(results: Results) -> Judgement:
     found = {data: both(data) for data in SPLITS}
     told = headline(
         f"On CalCOFI U1 has the accuracy of {SGD} with 98 % less communication, and C2 outperforms all others",
-        place="figure 4.4",
-        text="curves; samples are distributed progressively and unevenly",
+        place="figure 4.4", text="curves; samples are distributed progressively and unevenly",
         ours="; ".join(f"{WORDS[data]}: {gap(data, 'U1')}, {gap(data, 'C2')} against {SGD}" for data in SPLITS),
         why="How much clients differ decides, and the text does not say how bottles are shared out: the same bottles "
         "in the same iterations, dealt to clients by chance in shares of 1 : 2 : 3 : 4 or by place, in blocks of "
         "neighbours, which is as far from identically distributed as these data can be.",
-        claims=found["dealt"],
-        sweep={WORDS[data]: found[data] for data in SPLITS},
-        seen_in="calcofi",
-    )
+        claims=found["dealt"], sweep={WORDS[data]: found[data] for data in SPLITS}, seen_in="calcofi")  # fmt: skip
     caption = "As figure 4.4; a model of zeros has 0 dB."
     figure = learning_curves(results, "calcofi", "Salinity of sea water", caption, panels="data", words=WORDS)
     return Judgement([claim for data in SPLITS for claim in found[data]], [told], [figure])
 
 
 STUDY = Study(
-    name="pao-calcofi",
-    title="PAO-Fed on CalCOFI: salinity of sea water",
-    source="Gauthier (2023), sec. 4.4.4, figure 4.4",
-    minutes=4,
-    measure=net.measured(cells, rivals),
-    judge=judge,
+    name="pao-calcofi", title="PAO-Fed on CalCOFI: salinity of sea water",
+    source="Gauthier (2023), sec. 4.4.4, figure 4.4", minutes=4, measure=net.measured(cells, rivals), judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""
 Salinity from depth, temperature, oxygen and its saturation; the text names no columns. {net.setting("calcofi").strip()}
@@ -82,5 +71,4 @@ The text distributes 80,000 samples "progressively and unevenly"; who gets which
 bottles go to clients at random, in shares of 1 : 2 : 3 : 4. By place: the same bottles, a block of neighbouring places
 for each client. Errors are on bottles of all places that nobody holds. The step of PAO-Fed is {STEP:g}, and m is 4;
 other methods start like U1, as in `pao-vs-baselines`.
-""",
-)
+""")  # fmt: skip

@@ -1,7 +1,5 @@
 """Study `pao-environments`: full downloads, common delays, harsh networks (Gauthier 2023, sec. 4.4.6)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tacit.algorithms.asynchronous._stability import largest_curvature
@@ -11,20 +9,16 @@ from tacit_reproduction.study import Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, above, below, judged
 
-DRASTIC = 2.0
-"""dB by which a result is worse at least where it is called drastically so."""
-NEAR = 0.95
-""""Near its maximum value obtained in Theorem 4.2": this share of it."""
+DRASTIC = 2.0  # dB by which a result is worse at least where it is called drastically so
+NEAR = 0.95  # "Near its maximum value obtained in Theorem 4.2": this share of it
 COMMON = "common delays"
 PANELS = {"usual": "(a) full download", COMMON: "(b) common delays", "harsh": "(c) harsh"}
-LARGER = 0.8
-"""A larger step, at which methods are run beside the text's rule."""
+LARGER = 0.8  # a larger step, at which methods are run beside the text's rule
 DRAWN = ("text", "matched")
 ask = partial(judged, unit=" dB", seen_in="environments")
 
 
 def cells(quick: bool, first: int) -> list[Cell]:
-    """Return PAO-Fed in all environments; the quick form leaves the harsh one out, where hardly anything happens."""
     size = Cell("C2").sized(quick)
     data = net.stream(*size.of_data, first).chunk(0, size.rounds)
     near = float(NEAR / largest_curvature(net.objective(size.data), data).max())
@@ -32,8 +26,7 @@ def cells(quick: bool, first: int) -> list[Cell]:
     found += [Cell("U1", COMMON), Cell("C2", COMMON), Cell("C2", COMMON, near, "near")]
     if quick:
         return found
-    found += [Cell(method, "harsh") for method in ("U1", "C1", "C2")]
-    found += [Cell(method, "harsh, on time") for method in ("U1", "C1")]
+    found += [Cell(m, "harsh") for m in ("U1", "C1", "C2")] + [Cell(m, "harsh, on time") for m in ("U1", "C1")]
     return [*found, Cell(SGD, COMMON, near, "near"), *(Cell(m, "harsh", LARGER, "larger") for m in ("C2", SGD))]
 
 
@@ -57,18 +50,12 @@ def judge(results: Results) -> Judgement:
     if "harsh" in results.levels("environment"):
         claims += _harsh(results)
 
-    def shown(row: Row) -> bool:
-        near = row.factors["rule"] == "near" and row.factors["method"] != SGD
-        return row.factors["environment"] in PANELS and (near or row.factors["rule"] in DRAWN)
+    def label(row: Row) -> str | None:
+        name, rule = str(row.factors["method"]), row.factors["rule"]
+        return f"{name} near the bound" if rule == "near" and name != SGD else name if rule in DRAWN else None
 
-    def label(row: Row) -> str:
-        return str(row.factors["method"]) + (" near the bound" if row.factors["rule"] == "near" else "")
-
-    rows = Results(
-        Row({**row.factors, "panel": PANELS[str(row.factors["environment"])]}, row.measures)
-        for row in results.keep(shown).rows
-    )
-    drawn = learning_curves(rows, "environments", "Other environments", "As figure 4.6.", label, panels="panel")
+    shown, look = results.where(environment=tuple(PANELS)), {"lines": label, "panels": "environment", "words": PANELS}
+    drawn = learning_curves(shown, "environments", "Other environments", "As figure 4.6.", **look)
     return Judgement(claims, [], [drawn])
 
 
@@ -85,26 +72,19 @@ def _harsh(results: Results) -> list[Claim]:
     late = {method: (steady(method) - steady(method, "harsh, on time")).mean() for method in ("U1", "C1")}
     larger = "(c) Harsh environment: the distance of C2 below U1, in dB, is larger than in the usual one"
     increases = "figure 4.6 (c): the accuracy difference between C2 and U1 increases"
-    little = (
-        "There is little that weights could win: with every update on time and all else the same the error is "
-        f"lower by {late['U1']:.2f} dB (U1) and {late['C1']:.2f} dB (C1), and a late update is 10 iterations old "
-        f"or more, so that 0.2^l throws {HARSH.delay:.0%} of the messages away"
-    )
+    little = "There is little that weights could win: with every update on time and all else the same the error is "
+    little += f"lower by {late['U1']:.2f} dB (U1) and {late['C1']:.2f} dB (C1), and a late update is 10 iterations old "
+    little += f"or more, so that 0.2^l throws {HARSH.delay:.0%} of the messages away"
     note, pairs = _other(results, "harsh", "larger", f"with step {LARGER:g}"), apart(results, f"C2@harsh - {SGD}@harsh")
     said = "figure 4.6 (c): C2 achieves significantly better accuracy"
-    return [
-        ask(larger, Pair("", *gains), above(), text=increases, note=little),
-        ask(f"(c) Harsh environment: C2 ends below {SGD}", pairs, below(), text=said, note=note),
-    ]
+    ends = ask(f"(c) Harsh environment: C2 ends below {SGD}", pairs, below(), text=said, note=note)
+    return [ask(larger, Pair("", *gains), above(), text=increases, note=little), ends]
 
 
 STUDY = Study(
     name="pao-environments",
     title="PAO-Fed in other environments: full downloads, common delays, and clients that are hardly there",
-    source="Gauthier (2023), sec. 4.4.6, figure 4.6",
-    minutes=8,
-    measure=net.measured(cells, rivals),
-    judge=judge,
+    source="Gauthier (2023), sec. 4.4.6, figure 4.6", minutes=8, measure=net.measured(cells, rivals), judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}
 
@@ -117,5 +97,4 @@ there.
 The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in the same environment, as in
 `pao-vs-baselines`. Near the bound: {NEAR:g} / lambda, lambda the largest eigenvalue of E[z z'] of any client, from the
 first seed's data. The quick form matches no steps and leaves the harsh environment out.
-""",
-)
+""")  # fmt: skip

@@ -1,7 +1,5 @@
 """Study `pao-variants`: windows, their size, and late updates in PAO-Fed (Gauthier 2023, sec. 4.4.2)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -9,15 +7,12 @@ import numpy as np
 from tacit_reproduction.analysis.mean_square import Network, steady_state
 from tacit_reproduction.gauthier import asynchronous as net
 from tacit_reproduction.gauthier.asynchronous import ROUNDS, SEEDS, STEP, VARIANTS, Cell, apart, learning_curves
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of, decibels
 from tacit_reproduction.verdict import Claim, above, fact, judged, ordered, within
-from tacit_reproduction.workers import Crew
 
-ALIKE = 0.25
-"""In dB: what "the same performance" is taken to mean."""
-SIZES = {1: "U1, m = 1", 4: "U1", 32: "U1, m = 32"}
-"""The text's m."""
+ALIKE = 0.25  # in dB: what "the same performance" is taken to mean
+SIZES = {1: "U1, m = 1", 4: "U1", 32: "U1, m = 32"}  # the text's m
 LONG, LONG_SEEDS = 8 * ROUNDS, 4
 SMALL_CLIENTS, SMALL = 5, 8
 """Clients and coordinates of the small case whose steady state is predicted; its chances are the large one's means."""
@@ -40,7 +35,6 @@ def predicted(share: int) -> float:
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
-    """Run everything; the full form has long runs and predictions too."""
     table = net.measured(cells)(team, quick, first)
     if quick:
         return table
@@ -65,10 +59,8 @@ def judge(results: Results) -> Judgement:
         after = f"U2 minus U1 after {LONG:,} iterations: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}] dB"
     best = "figure 4.2 (a): uncoordinated sharing is best in asynchronous settings"
     weights = "figure 4.2 (c): weights 0.2^l improve the performance significantly"
-    alike, same = (
-        f"C2 and U2 perform alike (within {ALIKE:g} dB)",
-        "figure 4.2 (c): C2 and U2 show the same performance",
-    )
+    alike = f"C2 and U2 perform alike (within {ALIKE:g} dB)"
+    same = "figure 4.2 (c): C2 and U2 show the same performance"
     claims = [
         ask(refine, apart(table, "C0 - C1", "U0 - U1"), above(), text="figure 4.2 (a): C1 and U1 outperform C0 and U0"),
         ask(own, apart(table, "C1 - U1"), above(), text=best),
@@ -77,12 +69,8 @@ def judge(results: Results) -> Judgement:
         ask(less, apart(table, "C1 - C2", "U1 - U2"), above(), text=weights, note=after),
         ask(alike, apart(table, "C2 - U2"), within(ALIKE), text=same),
     ]
-    drawn = Results(
-        Row({**row.factors, "panel": panel}, row.measures)
-        for panel, methods in PANELS.items()
-        for method in methods
-        for row in table.where(method=method).rows
-    )
+    rows = ((panel, row) for panel, of in PANELS.items() for m in of for row in table.where(method=m).rows)
+    drawn = Results(Row({**row.factors, "panel": panel}, row.measures) for panel, row in rows)
     figures = [learning_curves(drawn, "variants", "PAO-Fed's settings", "As figure 4.2.", panels="panel")]
     if long.rows:
         caption = "As figure 4.2 (b) and (c), with clients that have proportionally more data."
@@ -91,7 +79,6 @@ def judge(results: Results) -> Judgement:
 
 
 def _sizes(results: Results, table: Results, usual: int) -> list[Claim]:
-    """Judge that sharing more ends higher: as the text runs it, and in the predicted limit, where there is one."""
     said = "figure 4.2 (b), m = 1, 4, 32: sharing more lowers the final accuracy"
     mse, rounds = table.of("mse", method="U1"), table.of("rounds", method="U1")
     fell = decibels(mse[:, np.searchsorted(rounds, usual // 2)]) - table.of("steady", method="U1")
@@ -112,17 +99,12 @@ def _sizes(results: Results, table: Results, usual: int) -> list[Claim]:
 
 
 STUDY = Study(
-    name="pao-variants",
-    title="PAO-Fed: windows, their size, and late updates",
-    source="Gauthier (2023), sec. 4.4.2, figure 4.2",
-    minutes=6,
-    measure=measure,
-    judge=judge,
+    name="pao-variants", title="PAO-Fed: windows, their size, and late updates",
+    source="Gauthier (2023), sec. 4.4.2, figure 4.2", minutes=6, measure=measure, judge=judge,
     tabled=("steady", "early", "bits"),
     method=f"""{net.setting()}
 
 The step is {STEP:g} and m is 4 unless said, as in the text. C: all share one window, U: each has its own; 0: a client
 sends back the window it just got, 1 and 2: the one that the server will send next, refined since it was last
 overwritten; 2: an update that is l iterations late counts 0.2^l. Long runs have {LONG_SEEDS} seeds, others {SEEDS[0]}.
-""",
-)
+""")  # fmt: skip

@@ -5,8 +5,6 @@ clip of C / (a b), and no deviation that is a share of the target's size changes
 with different penalties and clips side by side.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,7 +22,7 @@ from tacit.privacy import decaying_gaussian
 from tacit.results import Run
 from tacit.streams import Stream, whole
 from tacit_reproduction.study import finished_run
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Floats, Results, Row, decibels, parted
 from tacit_reproduction.verdict import Pair
 
 SERVERS, CLIENTS, DIMENSIONS, CLUSTERS, RECORDS, COHORT = 10, 15, 60, 3, (2, 9), 3
@@ -34,22 +32,15 @@ RIDGE, PENALTY, CLIP = 1e-4, 3.0, 10.0
 is the one with the lowest NMSD of PGFL with tau = 0 after 50 rounds with everybody called."""
 ROUNDS, EVERY = 300, 10
 PHI, ZETA = 0.001, 0.99
-NEWTON_STEPS = 4
-"""Squares that are clipped have straight pieces, on which a step is exact."""
+NEWTON_STEPS = 4  # squares that are clipped have straight pieces, on which a step is exact
 
 
-class Problem(NamedTuple):
-    """Properties of the data, and their units."""
-
-    spread: float = 0.15
-    """gamma is uniform between minus and plus this."""
-    gamma: str = "per cluster"
-    """One gamma for all coordinates of a cluster's model, or one "per coordinate"."""
-    snr: float = 20.0
-    """Power of <x, w> over that of the noise in y, in dB."""
+class Problem(NamedTuple):  # properties of the data, and their units
+    spread: float = 0.15  # gamma is uniform between minus and plus this
+    gamma: str = "per cluster"  # one gamma for all coordinates of a cluster's model, or one "per coordinate"
+    snr: float = 20.0  # power of <x, w> over that of the noise in y, in dB
     penalty: float = PENALTY
-    clip: float = CLIP
-    """C of our loss, half of the text's, for models of size 1."""
+    clip: float = CLIP  # C of our loss, half of the text's, for models of size 1
     servers: str = "random"
 
     @property
@@ -67,36 +58,28 @@ class Problem(NamedTuple):
 USUAL = Problem()
 
 
-class Setting(NamedTuple):
-    """One compiled program."""
-
+class Setting(NamedTuple):  # one compiled program
     method: str = "PGFL"
     tau: float = 0.0
-    fade: float = 1.0
-    """tau shrinks by this factor per round."""
-    called: bool = False
-    """Whether a server calls 3 of its 15 clients in a round; else all."""
+    fade: float = 1.0  # tau shrinks by this factor per round
+    called: bool = False  # whether a server calls 3 of its 15 clients in a round; else all
     noise: str = "none"
     """"clipped": gradients are clipped to C, which the promise needs; "assumed": C is assumed, as in the text."""
-    phi: float = PHI
-    """Of round 1."""
-    zeta: float = ZETA
-    """Ratio of the variances of consecutive rounds."""
+    phi: float = PHI  # of round 1
+    zeta: float = ZETA  # ratio of the variances of consecutive rounds
     exact: bool = False
 
     @property
     def name(self) -> str:
         """In figures."""
-        if self.method != "PGFL":
-            return self.method
-        return f"PGFL {self.tau:g}" + ("" if self.fade == 1 else f" * {self.fade:g}^t")
+        fade = "" if self.fade == 1 else f" * {self.fade:g}^t"
+        return f"PGFL {self.tau:g}{fade}" if self.method == "PGFL" else self.method
 
     def algorithm(self) -> Algorithm:
         """Return the method."""
         tau = self.tau if self.fade == 1 else (lambda t: self.tau * self.fade**t)
         common: dict[str, Any] = {"penalty": PENALTY, "newton_steps": NEWTON_STEPS, "mechanism": self.mechanism()}
-        common["cohort"] = COHORT if self.called else None
-        loss = objectives.squared(l2=RIDGE)
+        common["cohort"], loss = COHORT if self.called else None, objectives.squared(l2=RIDGE)
         if self.method == "ClusterFL":
             return clustered_federated(loss, clusters=CLUSTERS, tau=tau, **common)
         if self.method == "GFL":  # one cluster, which tau has nothing to mix with
@@ -129,14 +112,11 @@ def total(phi: float, zeta: float, rounds: int) -> float:
     return math.fsum(phi * zeta**-n for n in range(rounds))
 
 
-class World(NamedTuple):
-    """One repeat of a problem."""
-
+class World(NamedTuple):  # one repeat of a problem
     topology: Topology
     stream: Stream
     clusters: NDArray[np.int64]
-    targets: Floats
-    """(clients, d) each client's own w*."""
+    targets: Floats  # (clients, d) each client's own w*
 
 
 def server_graph(seed: int, kind: str = "random") -> Graph:
@@ -155,8 +135,7 @@ def server_graph(seed: int, kind: str = "random") -> Graph:
 
 def world_of(problem: Problem, seed: int, records: tuple[int, int] = RECORDS) -> World:
     """Draw one repeat; all that a problem does not change is the same for all problems."""
-    draws = np.random.default_rng([seed, 502])
-    count = SERVERS * CLIENTS
+    draws, count = np.random.default_rng([seed, 502]), SERVERS * CLIENTS
     base = draws.normal(size=DIMENSIONS) / math.sqrt(DIMENSIONS)
     gamma = draws.uniform(-1, 1, (CLUSTERS, 1))
     if problem.gamma == "per coordinate":
@@ -173,50 +152,32 @@ def world_of(problem: Problem, seed: int, records: tuple[int, int] = RECORDS) ->
     return World(
         federation(server_graph(seed, problem.servers), CLIENTS, clusters=clusters),
         whole((features * x).astype(np.float32), (responses * y).astype(np.float32), owner, task="regression"),
-        clusters,
-        models[clusters] * responses / features,
-    )
+        clusters, models[clusters] * responses / features)  # fmt: skip
 
 
 def simulated(
     setting: Setting, worlds: Sequence[World], seed: int, rounds: int, every: int = EVERY, dtype: str = "float32"
 ) -> Run:
-    """Run a setting on several worlds at once; the repeats are in their order."""
     return finished_run(
         setting.algorithm(), lambda s: worlds[s - seed].topology, lambda s: worlds[s - seed].stream,
         rounds=rounds, repeats=len(worlds), seed=seed, dtype=dtype, record={"models": np.asarray}, record_every=every,
-        evaluate="cohort" if setting.called else "everyone",
-    )  # fmt: skip
+        evaluate="cohort" if setting.called else "everyone")  # fmt: skip
 
 
-Task = tuple[Setting, Sequence[Problem], int, int, int]
-"""Setting, problems, seeds, first seed, rounds."""
+Task = tuple[Setting, Sequence[Problem], int, int, int]  # setting, problems, seeds, first seed, rounds
 
 
 def run(task: Task) -> list[Row]:
-    """Run a setting on all problems and seeds at once; a row per problem."""
     setting, problems, seeds, first, rounds = task
     worlds = [world_of(problem, seed) for problem in problems for seed in range(first, first + seeds)]
     found = simulated(setting, worlds, first, rounds, min(EVERY, rounds))
-    models, rho, rows = found.recorded["models"], found.privacy.summary()["rho"], []
-    for k, problem in enumerate(problems):
-        part = slice(k * seeds, (k + 1) * seeds)
-        own = normalised_deviation(models[part], np.stack([each.targets for each in worlds[part]])[:, None])
-        booked = np.full(seeds, math.inf if rho is None else rho)
-        measured = {"rounds": found.recorded_rounds, "nmsd": own.mean(axis=2), "end": own[:, -1].mean(axis=1)}
-        rows.append(Row(factors(setting, problem), {**measured, "rho": booked}))
-    return rows
-
-
-def factors(setting: Setting, problem: Problem) -> dict[str, Any]:
-    """Return the factors of a row."""
-    return {**setting._asdict(), **problem._asdict(), "name": setting.name, "units": problem.units}
-
-
-def mean_decibels(values: Floats) -> float:
-    """Return 10 log10 of the mean over seeds; a mean of decibels would be that of clusters that lie close by chance."""
-    mean = float(np.mean(values))
-    return 10 * math.log10(mean) if 0 < mean < math.inf else math.nan
+    own = normalised_deviation(found.recorded["models"], np.stack([each.targets for each in worlds])[:, None])
+    rho = found.privacy.summary()["rho"]
+    measured = {"rounds": found.recorded_rounds, "nmsd": own.mean(axis=2), "end": own[:, -1].mean(axis=1)}
+    measured["rho"] = np.full(len(worlds), math.inf if rho is None else rho)
+    of, name = setting._asdict(), {"name": setting.name}
+    places = ({**of, **problem._asdict(), **name, "units": problem.units} for problem in problems)
+    return parted({}, places, seeds, measured)
 
 
 def excess(name: str, first: Floats, second: Floats) -> Pair:
@@ -237,8 +198,8 @@ class Found:
         return self.results.of("nmsd", **key)[:, int(np.searchsorted(self.results.of("rounds", **key), after))]
 
     def db(self, *what: Any) -> str:
-        """Return a mean in dB."""
-        return f"{mean_decibels(self(*what)):.1f}"
+        """Return 10 log10 of the mean over seeds; a mean of dB would be that of clusters that lie close by chance."""
+        return f"{decibels(np.asarray(self(*what).mean())):.1f}"
 
     def over(self, worse: Setting, better: Setting, problem: Problem = USUAL, after: int = ROUNDS) -> Pair:
         """By how much one is above another."""

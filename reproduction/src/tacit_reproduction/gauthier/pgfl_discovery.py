@@ -8,6 +8,7 @@ the warm-up took, so that all three have released equally often, at the same noi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,9 @@ from tacit.metrics import agreement, normalised_deviation
 from tacit_reproduction.figures import dots
 from tacit_reproduction.gauthier import pgfl
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, ROUNDS, Problem, Setting, World, excess
-from tacit_reproduction.study import Judgement, Study
-from tacit_reproduction.table import Floats, Results, Row, decibels
+from tacit_reproduction.study import Crew, Judgement, Study
+from tacit_reproduction.table import Results, Row, decibels
 from tacit_reproduction.verdict import Pair, above, judged
-from tacit_reproduction.workers import Crew
 
 WARMUP, SPREADS = 50, (0.15, 0.5)
 RECORDS = {"2 to 9": (2, 9), "10 to 30": (10, 30), "40 to 90": (40, 90)}
@@ -29,20 +29,20 @@ TRUE, FOUND, ONE, CHANCE, KNOWING = "true clusters", "found clusters", "one mode
 
 
 def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
-    """Learn one model, look for clusters, and learn a model for each; rho of all rounds together is 0 without noise."""
     records, spreads, rho, seeds, first = task
     whole = range(first, first + seeds)
     worlds = [pgfl.world_of(Problem(spread, clip=1.0), seed, RECORDS[records]) for spread in spreads for seed in whole]
-    noise: dict[str, Any] = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
+    noise: Any = {"noise": "clipped", "phi": rho / ROUNDS, "zeta": 1.0} if rho else {}
     one = pgfl.simulated(Setting("GFL", **noise), worlds, first, ROUNDS)
-    labels: list[list[int]] = [
-        find_clusters(dual, CLUSTERS, seed=0, weight=w.stream.data_size).labels.tolist()
-        for dual, w in zip(duals_after(one, WARMUP), worlds, strict=True)
-    ]
-    guessed = [
-        w._replace(topology=federation(w.topology.links["servers"], CLIENTS, clusters=own))
-        for own, w in zip(labels, worlds, strict=True)
-    ]
+    # With noise a multiplier is the gradient less that round's noise times rho: an average has less of it.
+    at = (one.recorded_rounds > WARMUP // 2) & (one.recorded_rounds <= WARMUP)
+    duals = np.mean(one.recorded["dual"][:, at], axis=1)  # (repeats, clients, d)
+    labels: list[list[int]] = []
+    guessed = []
+    for dual, world in zip(np.asarray(duals, np.float64), worlds, strict=True):
+        labels.append(find_clusters(dual, CLUSTERS, seed=0, weight=world.stream.data_size).labels.tolist())
+        servers = world.topology.links["servers"]
+        guessed.append(world._replace(topology=federation(servers, CLIENTS, clusters=labels[-1])))
     several = pgfl.simulated(Setting(**noise), [*worlds, *guessed], first, ROUNDS).recorded["models"]
     late, targets = (ROUNDS - WARMUP) // pgfl.EVERY - 1, np.stack([world.targets for world in worlds])
     models = {TRUE: several[: len(worlds), -1], FOUND: several[len(worlds) :, late], ONE: one.recorded["models"][:, -1]}
@@ -59,15 +59,6 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
         for k, spread in enumerate(spreads)
         for kind, measured in found.items()
     ]
-
-
-def duals_after(outcome: Any, rounds: int) -> Floats:
-    """Return (repeats, clients, d) the multipliers, averaged over the later half of so many rounds.
-
-    With noise a multiplier is the gradient less that round's noise times rho: an average has less of it.
-    """
-    at = (outcome.recorded_rounds > rounds // 2) & (outcome.recorded_rounds <= rounds)
-    return np.asarray(np.mean(outcome.recorded["dual"][:, at], axis=1), np.float64)
 
 
 def knowing(world: World) -> float:
@@ -87,11 +78,10 @@ def measure(team: Crew, quick: bool, first: int) -> Results:
     fewer = {"40 to 90": seeds // 2}  # most of the time goes to them
     tasks += [(each, SPREADS, 0.0, fewer.get(each, seeds), first) for each in reversed(records)]
     data = "The regression of `pgfl-regression`, also with more records; nobody knows the clusters."
-    return Results((row for part in team("running", run, tasks) for row in part), {"data": data})
+    return Results(chain(*team("running", run, tasks)), {"data": data})
 
 
 def judge(results: Results) -> Judgement:
-    """Return claims and figures; the text has none of it."""
     quiet, cells = results.where(rho=0.0), [row.factors for row in results.where(kind=FOUND).rows]
 
     def pairs(what: str, other: str, rho: bool, gamma: str = "") -> list[Pair]:
@@ -102,14 +92,14 @@ def judge(results: Results) -> Judgement:
             found.append(excess(name, others, mine) if what == "nmsd" else Pair(name, mine, others))
         return found
 
-    words = "clients than by chance are put where they belong"
-    claims = [
-        judged(f"More {words}, without noise", pairs("right", CHANCE, False), above(), unit=" %", seen_in="right"),
-        judged(f"More {words}, under noise", pairs("right", CHANCE, True), above(), unit=" %", seen_in="right"),
+    words = "More clients than by chance are put where they belong"
+    worse = "One model errs more than models of found clusters"
+    asked = [
+        (f"{words}, without noise", "right", pairs("right", CHANCE, False)),
+        (f"{words}, under noise", "right", pairs("right", CHANCE, True)),
+        *((f"{worse}, {gamma}", "nmsd", pairs("nmsd", ONE, False, gamma)) for gamma in quiet.levels("gamma")),
     ]
-    for gamma in quiet.levels("gamma"):
-        claim = f"One model errs more than models of found clusters, {gamma}"
-        claims.append(judged(claim, pairs("nmsd", ONE, False, gamma), above(), unit=" %", seen_in="nmsd"))
+    claims = [judged(claim, found, above(), unit=" %", seen_in=figure) for claim, figure, found in asked]
     common: dict[str, Any] = {"x": "records", "lines": "kind", "panels": "gamma", "x_label": "records of a client"}
     figures = [
         dots(quiet, "right", "Clients in the right cluster", "Without noise.", "right", y="%", **common),
@@ -119,16 +109,11 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="pgfl-discovery",
-    title="Clusters nobody knows in advance, found from released models",
-    source="beyond Gauthier (2023), ch. 5, on the data of its section 5.4.1",
-    minutes=8,
-    measure=measure,
-    judge=judge,
-    tabled=("right", "nmsd"),
+    name="pgfl-discovery", title="Clusters nobody knows in advance, found from released models",
+    source="beyond Gauthier (2023), ch. 5, on the data of its section 5.4.1", minutes=8, measure=measure,
+    judge=judge, tabled=("right", "nmsd"),
     method=f"""
 As `pgfl-regression`, everybody called, no mixing, rho = {pgfl.PENALTY:g}. For {WARMUP} rounds all learn one model;
 clusters are then told from the multipliers, functions of what was released (`tacit.algorithms.find_clusters`), and a
 model is learnt for each. "By own records": each client could choose among the true models. Under noise gradients are
-clipped to 1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included.""",
-)
+clipped to 1, and noise is the same in all rounds; rho is of all rounds, the warm-up's included.""")  # fmt: skip

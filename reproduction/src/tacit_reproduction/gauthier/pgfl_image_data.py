@@ -1,7 +1,5 @@
 """Images of `pgfl-mnist` and `pgfl-organ`, and how clients share them (Gauthier 2023, sec. 5.4.2-3)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,20 +15,14 @@ from tacit_reproduction.datasets.tasks import TwoClasses, held_out
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, SERVERS
 from tacit_reproduction.table import Floats
 
-TEST_ROWS = 500
-"""Of each cluster's test set, drawn once."""
+TEST_ROWS = 500  # of each cluster's test set, drawn once
 
 
-class Group(NamedTuple):
-    """Tasks of the clusters, and numbers of clients and images."""
-
+class Group(NamedTuple):  # tasks of the clusters, and numbers of clients and images
     tasks: tuple[TwoClasses, ...]
-    clients: int = 15
-    """Of each server."""
-    sizes: tuple[int, int] = (2, 4)
-    """Range of D_k."""
-    cohort: int | None = 3
-    """Clients that a server calls in a round; None: all."""
+    clients: int = 15  # of each server
+    sizes: tuple[int, int] = (2, 4)  # range of D_k
+    cohort: int | None = 3  # clients that a server calls in a round; None: all
 
     @property
     def classes(self) -> tuple[int, ...]:
@@ -57,18 +49,13 @@ GROUPS = {
 
 @functools.cache
 def loaded(source: str) -> Dataset:
-    """Return a published data set."""
     return {"mnist": mnist, "organamnist": organamnist}[source]()
 
 
 @functools.cache
 def images(source: str, classes: tuple[int, ...]) -> Dataset:
-    """Return the images of some classes, each scaled to norm 1."""
-    return of_norm_one(loaded(source), classes)
-
-
-def of_norm_one(data: Dataset, classes: Sequence[int]) -> Dataset:
-    """Return the rows of some classes, each scaled to norm 1, in the same parts."""
+    """Return the images of some classes, each scaled to norm 1, in the same parts."""
+    data = loaded(source)
     kept = np.isin(data.y, classes)
     x, before = data.x[kept], np.concatenate([[0], np.cumsum(kept)])
     parts = {name: slice(int(before[part.start]), int(before[part.stop])) for name, part in data.parts.items()}

@@ -5,8 +5,6 @@ that the text leaves open: with penalty rho, images of norm s learn what images 
 for w). A record's gradient is shorter than s. One program runs several s side by side, as further repeats.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,38 +14,30 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.core.contract import Mechanism
 from tacit.privacy import decaying_gaussian, unprotected
-from tacit.streams import Stream
 from tacit_reproduction.datasets.tasks import cluster_tasks
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier.pgfl import CLUSTERS, PHI, SERVERS, ZETA, assumed
 from tacit_reproduction.gauthier.pgfl_image_data import GROUPS, TEST_ROWS, accuracies, clients, images, loaded
-from tacit_reproduction.study import Judgement, Study, finished_run
-from tacit_reproduction.table import Results, Row
+from tacit_reproduction.study import Judgement, Study, finished_run, over
+from tacit_reproduction.table import Results, Row, parted
 from tacit_reproduction.verdict import Claim, Headline, Pair, above, below, headline, judged
-from tacit_reproduction.workers import Crew
 
 DEGREE, ROUNDS, EVERY, EARLY = 3, 100, 10, 20
 PENALTY, L2, NORM = 1.0, 0.01, 3.0
 """rho and the regulariser, which the text does not give; s makes other values of them."""
 CLIP, SHARES, NORMS = 1.0, (0.01, 0.1), (0.3, 1.0, 3.0)
 """C that gradients are clipped to; C / s that is assumed only: C = 1 for digits as they are, of norm 9, is 0.1."""
-TAUS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""At 2/3 all clusters have one model, at 1 each has the mean of the others'."""
+TAUS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # at 2/3 all clusters have one model, at 1 each has the mean of the others'
 ENFORCED, QUIET = "noise, C enforced", f"no noise, s = {NORM:g}"
 WHEN = {"early": f"after {EARLY} rounds", "end": f"after {ROUNDS} rounds"}
 
 
-class Cell(NamedTuple):
-    """One program."""
-
+class Cell(NamedTuple):  # one program
     group: str
     tau: float = 0.4
-    fade: float = 1.0
-    """tau shrinks by this factor per round."""
-    noise: str = "none"
-    """Or "clipped" to C, or "assumed": see `pgfl.Setting`."""
-    share: float = 0.0
-    """C / s where it is assumed."""
+    fade: float = 1.0  # tau shrinks by this factor per round
+    noise: str = "none"  # or "clipped" to C, or "assumed": see `pgfl.Setting`
+    share: float = 0.0  # C / s where it is assumed
 
     def where(self, norm: float) -> str:
         """Return the setting that the text leaves open, in words."""
@@ -64,12 +54,10 @@ class Cell(NamedTuple):
 
 PAIRS, TRIPLETS, TURNED = Cell("pairs"), Cell("triplets"), Cell("pairs, 7 beside 9")
 SIMILAR, FADING, FIXED = Cell("similar"), Cell("dissimilar", fade=0.98), Cell("dissimilar")
-Wanted = tuple[Cell, Sequence[float]]
-"""A cell and its norms s."""
+Wanted = tuple[Cell, Sequence[float]]  # a cell and its norms s
 
 
 def wanted(mixed: Sequence[Cell], quick: bool) -> list[Wanted]:
-    """Return what is compared under each kind of noise, in the quick form under fewer."""
     every = [*(Cell(group, 0.0) for group in dict.fromkeys(cell.group for cell in mixed)), *mixed]
     noises = [("clipped", 0.0), ("none", 0.0), *(("assumed", share) for share in (() if quick else SHARES))]
     norms = {"none": (NORM,) if quick else NORMS}
@@ -86,83 +74,65 @@ def organs(quick: bool) -> list[Wanted]:
     return wanted([SIMILAR, FADING, FIXED], quick)
 
 
-def run(task: tuple[Cell, Sequence[float], int, int, str]) -> list[Row]:
-    """Run a cell for some norms and seeds from a first one on, on images of a source; a row per norm."""
-    cell, norms, seeds, first, source = task
+def run(task: tuple[tuple[str, Cell, Sequence[float]], int, int]) -> list[Row]:
+    (source, cell, norms), seeds, first = task
     group, whole = GROUPS[cell.group], range(first, first + seeds)
     data = images(source, group.classes)
     scaled = [replace(data, x=(norm * data.x).astype(data.x.dtype)) for norm in norms]
     drawn = [(of_norm, seed, *clients(group, seed)) for of_norm in scaled for seed in whole]
 
-    def graph(number: int) -> graphs.Topology:
-        _, seed, clusters, _ = drawn[number - first]
-        return graphs.federation(graphs.k_regular(SERVERS, DEGREE, seed), group.clients, clusters)
-
-    def stream(number: int) -> Stream:
-        of_norm, seed, clusters, sizes = drawn[number - first]
-        return cluster_tasks(of_norm, group.tasks, clusters, sizes, seed)
-
+    worlds = [
+        (graphs.federation(graphs.k_regular(SERVERS, DEGREE, seed), group.clients, clusters),
+         cluster_tasks(of_norm, group.tasks, clusters, sizes, seed))
+        for of_norm, seed, clusters, sizes in drawn]  # fmt: skip
     method = algorithms.personalised_graph_federated(
         objectives.logistic(l2=L2), cell.mechanism(), clusters=CLUSTERS, penalty=PENALTY, cohort=group.cohort,
-        tau=cell.tau if cell.fade == 1 else lambda t: cell.tau * cell.fade**t,
-    )  # fmt: skip
+        tau=cell.tau if cell.fade == 1 else lambda t: cell.tau * cell.fade**t)  # fmt: skip
     found = finished_run(
-        method, graph, stream, rounds=ROUNDS, repeats=len(drawn), seed=first, record={"models": np.asarray},
-        record_every=EVERY, evaluate="everyone" if group.cohort is None else "cohort",
-    )  # fmt: skip
-    at, rows = np.asarray(found.recorded_rounds), []
-    right = accuracies(found.recorded["models"], [clusters for *_, clusters, _ in drawn], group, data)
-    for k, norm in enumerate(norms):
-        own = right[k * seeds : (k + 1) * seeds]
-        measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
-        where, fade = cell.where(norm), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
-        shown = {"where": where, "mixing": f"tau = {cell.tau:g}{fade}", "panel": f"{cell.group}: {where}"}
-        rows.append(Row({**cell._asdict(), "norm": norm, **shown}, measured))
-    return rows
+        method, lambda k: worlds[k - first][0], lambda k: worlds[k - first][1], rounds=ROUNDS, repeats=len(drawn),
+        seed=first, record={"models": np.asarray},
+        record_every=EVERY, evaluate="everyone" if group.cohort is None else "cohort")  # fmt: skip
+    at, fade = np.asarray(found.recorded_rounds), "" if cell.fade == 1 else f" * {cell.fade:g}^t"
+    own = accuracies(found.recorded["models"], [clusters for *_, clusters, _ in drawn], group, data)
+    measured = {"rounds": at, "accuracy": own, "early": own[:, at <= EARLY][:, -1], "end": own[:, -1]}
+    mixing, panel = f"tau = {cell.tau:g}{fade}", f"{cell.group}: "
+    where = {s: cell.where(s) for s in norms}
+    places: list[Any] = [{"norm": s, "where": where[s], "mixing": mixing, "panel": panel + where[s]} for s in norms]
+    return parted(cell._asdict(), places, seeds, measured)
 
 
 def gain(results: Results, cell: Cell, where: str, when: str = "end", than: Cell | None = None) -> Pair:
-    """Return accuracies with mixing and, if nothing else is said, without, in one setting."""
     cells = (cell, than or Cell(cell.group, 0.0))
     both: list[dict[str, Any]] = [{"group": c.group, "tau": c.tau, "fade": c.fade} for c in cells]
     return Pair(f"{cell.group}, {WHEN[when]}", *(results.of(when, where=where, **each) for each in both))
 
 
 def helps(results: Results, cell: Cell, where: str, said: str, when: str = "end", least: float = 0) -> Claim:
-    """Mixing raises the accuracy in a setting, by at least so many points."""
     pair = gain(results, cell, where, when)
     claim = f"Mixing raises accuracy{f' by at least {least:g} points' if least else ''}: {pair.name}; {where}"
     return judged(claim, pair, above(least), unit=" %", text=said, seen_in="learning")
 
 
 def result(results: Results, statement: str, cells: Sequence[Cell], **words: Any) -> Headline:
-    """Return the headline that mixing helps some groups, over all that the text leaves open."""
     levels = results.levels("where")
-    sweep = {
-        f"{where}, {WHEN[when]}": [helps(results, cell, where, "", when) for cell in cells]
-        for where in levels
-        for when in ("early", "end")
-    }
+    places = [(where, when) for where in levels for when in WHEN]
+    sweep = {f"{w}, {WHEN[when]}": [helps(results, cell, w, "", when) for cell in cells] for w, when in places}
     points = [f"{c.group}, {w}: {gain(results, c, w).interval.mean:+.1f} points" for c in cells for w in levels]
     main = [helps(results, cell, ENFORCED, "") for cell in cells]
     return headline(statement, ours="; ".join(points), claims=main, sweep=sweep, seen_in="learning", **words)
 
 
 def learning(results: Results, number: str) -> Figure:
-    """Return accuracies round by round."""
-    shown = Results(row for row in results.where(norm=NORM).rows if row.factors["tau"] in (0.0, PAIRS.tau))
+    shown = results.where(norm=NORM, tau=(0.0, PAIRS.tau))
     title, caption = "Accuracy round by round", f"Drawn like figure {number}, by group and setting."
     return curves(shown, "learning", title, caption, "accuracy", lines="mixing", panels="panel", y="accuracy (%)")
 
 
 def judge_digits(results: Results) -> Judgement:
     two, three = "figure 5.5 (a): it improves accuracy", "figure 5.5 (b): it significantly improves accuracy"
-    claims = [
-        helps(results, cell, where, said)
-        for cell, said in ((PAIRS, two), (TURNED, two), (TRIPLETS, three))
-        for where in (ENFORCED, QUIET)
-        if results.where(group=cell.group, where=where).rows
-    ]
+    asked = [(*of, where) for of in ((PAIRS, two), (TURNED, two), (TRIPLETS, three)) for where in (ENFORCED, QUIET)]
+    ran = {(row.factors["group"], row.factors["where"]) for row in results.rows}
+    claims = [helps(results, cell, where, said) for cell, said, where in asked if (cell.group, where) in ran]
     if results.where(tau=TAUS[-1]).rows:
         at, words = {tau: TRIPLETS._replace(tau=tau) for tau in TAUS}, {"unit": " %", "seen_in": "tau"}
         more, less = (gain(results, at[t], ENFORCED, than=at[u]) for t, u in ((0.6, 0.0), (1.0, 0.4)))
@@ -172,28 +142,22 @@ def judge_digits(results: Results) -> Judgement:
     low = result(
         results,
         "Learning across clusters raises the accuracy even where clusters tell different pairs of digits apart",
-        [PAIRS],
-        place="figure 5.5 (a)",
-        text="tau = 0.4 above tau = 0, with noise",
+        [PAIRS], place="figure 5.5 (a)", text="tau = 0.4 above tau = 0, with noise",
         why="A model of one pair gets half of another pair's test right, so that another cluster's model has little "
         "to give; a few images tell two digits apart, and mixing only misleads, at the start (20 rounds) as in the "
         "end. Which digit is on which side the text does not say: 8 / 7 in place of 7 / 8, which puts 7 beside 9, is "
         "run too. With C enforced the noise is 45 / D_k times a client's step, and nothing is learnt that could be "
-        "mixed.",
-    )
+        "mixed.")  # fmt: skip
     high = result(
-        results,
-        "Learning across clusters raises the accuracy on triplets of digits significantly",
-        [TRIPLETS],
-        place="figure 5.5 (b)",
-        text="tau = 0.4 above tau = 0, with noise",
+        results, "Learning across clusters raises the accuracy on triplets of digits significantly", [TRIPLETS],
+        place="figure 5.5 (b)", text="tau = 0.4 above tau = 0, with noise",
         why="All clusters share the triplet 123, and any two of them two digits of the other, so that their models "
         "are nearly one and mixing averages what three clusters have. That helps where noise, or few images, leave a "
         "cluster's own model poor, and adds nothing where it has images enough. The text has noise and does not say "
-        "what C is: enforced, assumed at two sizes, and none at all are run.",
-    )
-    noisy, y = results.where(group="triplets", noise="clipped"), "accuracy (%)"
-    by_tau = dots(noisy, "tau", "Triplets by tau", "Like figure 5.5 (c).", "end", x="tau", lines="group", y=y)
+        "what C is: enforced, assumed at two sizes, and none at all are run.")  # fmt: skip
+    by: dict[str, Any] = {"x": "tau", "lines": "group", "y": "accuracy (%)"}
+    noisy = results.where(group="triplets", noise="clipped")
+    by_tau = dots(noisy, "tau", "Triplets by tau", "Like figure 5.5 (c).", "end", **by)
     return Judgement(claims, [low, high], [learning(results, "5.5"), by_tau])
 
 
@@ -206,15 +170,11 @@ def judge_organs(results: Results) -> Judgement:
     size = [helps(results, cell, QUIET, said, least=least) for cell, said, least in both]
     kept = judged("A fading tau ends above a fixed one", gain(results, FADING, QUIET, than=FIXED), above(), unit=" %")
     best = result(
-        results,
-        "Learning across clusters adds 5 points of accuracy for similar organs, 2 for dissimilar ones",
-        [SIMILAR, FADING],
-        place="figure 5.6",
-        text="+5 (much mixing), +2 (tau that fades), with noise",
+        results, "Learning across clusters adds 5 points of accuracy for similar organs, 2 for dissimilar ones",
+        [SIMILAR, FADING], place="figure 5.6", text="+5 (much mixing), +2 (tau that fades), with noise",
         why="Without noise similar organs are told apart well from two images of each client, so that little is left "
         "to gain. With C enforced hardly anything is learnt, and what helps is that mixing averages noise.",
-        size=size,
-    )
+        size=size)  # fmt: skip
     return Judgement([*claims, *faster, *size, kept], [best], [learning(results, "5.6")])
 
 
@@ -231,13 +191,10 @@ C = {CLIP:g}, as the promise needs ("enforced"), or C is only assumed, as in the
 
 
 def study(name: str, of: str, place: str, minutes: float, seeds: tuple[int, int], judge: Any, source: str) -> Study:
-    """Return a study on the images of a source."""
+    def cells(quick: bool) -> list[tuple[str, Cell, Sequence[float]]]:
+        return [(source, *each) for each in (digits(quick) if source == "mnist" else organs(quick))]
 
-    def measure(team: Crew, quick: bool, first: int) -> Results:
-        described, cells = loaded(source).description, digits(quick) if source == "mnist" else organs(quick)
-        found = team("running", run, [(cell, norms, seeds[quick], first, source) for cell, norms in cells])
-        return Results((row for part in found for row in part), {"data": described})
-
+    measure = over(cells, run, seeds, lambda quick: {"data": loaded(source).description})
     title, place = f"Personalised graph federated learning: {of}", f"Gauthier (2023), {place}"
     return Study(name, title, place, minutes, measure, judge, METHOD, ("early", "end"))
 

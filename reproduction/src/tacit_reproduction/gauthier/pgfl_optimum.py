@@ -1,20 +1,16 @@
 """Distances of PGFL to each cluster's centralised optimum (Gauthier 2023, Theorem 5.1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tacit_reproduction.gauthier import pgfl
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, PENALTY, SERVERS, Problem, Setting, Task, World
-from tacit_reproduction.table import Floats, Results, Row
+from tacit_reproduction.table import Floats, Results, Row, parted
 from tacit_reproduction.verdict import Claim, brief, fact
 
-REACHED = 1e-5
-"""So near, as a share of the optimum's size, a client has come to it."""
+REACHED = 1e-5  # so near, as a share of the optimum's size, a client has come to it
 
 
 def looks(quick: bool, first: int) -> list[Task]:
-    """Return long runs without noise and mixing, everybody called."""
     penalties = (PENALTY,) if quick else (PENALTY, 10.0, 30.0)
     plain = [*(Problem(penalty=p) for p in penalties), Problem(servers="complete")]
     size = (2, first, 600) if quick else (5, first, 2500)
@@ -44,14 +40,10 @@ def arrive(look: Task) -> list[Row]:
     aims = np.stack([optima(world)[world.clusters] for world in worlds])
     apart = (np.linalg.norm(models - aims, axis=2) / np.linalg.norm(aims, axis=2)).max(axis=1)
     averaging = {"averaging": "exact" if setting.exact else "plain"}
-    return [
-        Row({**averaging, **problem._asdict()}, {"distance": apart[k * seeds : (k + 1) * seeds]})
-        for k, problem in enumerate(problems)
-    ]
+    return parted(averaging, (problem._asdict() for problem in problems), seeds, {"distance": apart})
 
 
 def claims(results: Results) -> list[Claim]:
-    """Judge whether clients come to their cluster's optimum."""
     rows = [row for row in results.rows if "distance" in row.measures]
     plain = [r for r in rows if r.factors["averaging"] == "plain" and r.factors["servers"] == "random"]
     found = []
@@ -60,9 +52,8 @@ def claims(results: Results) -> list[Claim]:
         ("Without mixing and noise clients come to their cluster's optimum", plain, said),
         ("They do where all servers hear all, or steps are corrected", [r for r in rows if r not in plain], ""),
     ):
-        names = [" ".join(str(row.factors[key]) for key in ("averaging", "servers", "penalty")) for row in of]
-        far = [float(row.measures["distance"].max()) for row in of]
-        words = "; ".join(f"{name}: {brief(value, 2)}" for name, value in zip(names, far, strict=True))
+        far = {"{averaging} {servers} {penalty}".format(**r.factors): float(r.measures["distance"].max()) for r in of}
+        words = "; ".join(f"{name}: {brief(value, 2)}" for name, value in far.items())
         why = f"farthest client (averaging, servers, rho): {words}. (5.9) averages after a gradient step"
-        found.append(fact(claim, max(far) < REACHED, why, text))
+        found.append(fact(claim, max(far.values()) < REACHED, why, text))
     return found

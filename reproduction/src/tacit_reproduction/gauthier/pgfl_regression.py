@@ -1,18 +1,15 @@
 """Study `pgfl-regression`: a model per cluster of clients across servers (Gauthier 2023, sec. 5.4.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier import pgfl, pgfl_optimum
 from tacit_reproduction.gauthier.pgfl import PENALTY, PHI, ROUNDS, USUAL, ZETA, Found, Problem, Setting, Task, excess
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, decibels
 from tacit_reproduction.verdict import Claim, Headline, Pair, Rule, above, below, fact, headline, judged
-from tacit_reproduction.workers import Crew
 
 PLAIN, MIXED, FADING = Setting(), Setting(tau=0.4), Setting(tau=0.4, fade=0.98)
 GFL, CLUSTERFL, EVERYBODY = Setting("GFL"), Setting("ClusterFL", 0.4), MIXED._replace(noise="clipped")
@@ -23,13 +20,11 @@ ASSUMED = [Problem(clip=c, penalty=p) for p in (PENALTY, 30.0) for c in (0.03, 0
 CLIPPED = [Problem(clip=c, penalty=p) for p in (PENALTY, 30.0) for c in (1.0, 10.0)]
 START, EARLY, AFTER = 10, 50, 200
 """Rounds after which first speeds are compared, a few rounds, and those of figures 5.2 and 5.4."""
-NEARLY = 100 * (10**0.1 - 1)
-"""Per cent: "nearly identical" is no more than 1 dB above."""
+NEARLY = 100 * (10**0.1 - 1)  # per cent: "nearly identical" is no more than 1 dB above
 TEXT_TOTAL, ZETAS = 0.095, (0.95, 0.97)
 
 
 def called(setting: Setting, noise: str = "none", zeta: float = ZETA) -> Setting:
-    """Return the setting with 3 of 15 clients called in each round, and noise on what they send."""
     return setting._replace(called=True, noise=noise, zeta=zeta)
 
 
@@ -43,30 +38,25 @@ def tasks(quick: bool, first: int) -> list[Task]:
         *((called(setting, "assumed"), ASSUMED) for setting in (MIXED, PLAIN)),
         *((called(setting), [USUAL, WIDE, Problem(penalty=30.0)]) for setting in (MIXED, PLAIN, GFL)),
         *((called(MIXED, "assumed", zeta), ASSUMED[:1]) for zeta in ZETAS[: 1 if quick else 2]),
-        *((called(setting), [USUAL]) for setting in taus),
-        (called(FADING), [WIDE]),
-    ]
+        *((called(setting), [USUAL]) for setting in taus), (called(FADING), [WIDE])]  # fmt: skip
     found = [(setting, problems, seeds, first, ROUNDS) for setting, problems in wanted]
     return [*pgfl_optimum.looks(quick, first), *found, (EVERYBODY, CLIPPED[:1], 1, first, ROUNDS)]
 
 
 def do(task: Task) -> list[Row]:
-    """Run a task; longer runs than the text's go to the optimum."""
     return pgfl.run(task) if task[-1] == ROUNDS else pgfl_optimum.arrive(task)
 
 
 def measure(team: Crew, quick: bool, first: int) -> Results:
     data = f"Ridge regression, 150 clients, 2 to 9 records each in {pgfl.DIMENSIONS} dimensions."
-    return Results((row for part in team("running", do, tasks(quick, first)) for row in part), {"data": data})
+    return Results(chain(*team("running", do, tasks(quick, first))), {"data": data})
 
 
 def row(claim: str, pairs: Sequence[Pair], rule: Rule, seen_in: str, said: str) -> Claim:
-    """Judge NMSDs in per cent."""
     return judged(claim, pairs, rule, unit=" %", seen_in=seen_in, text=f"figure {said}")
 
 
 def order(found: Found, problem: Problem) -> list[Claim]:
-    """Return the claims of figure 5.1 (a) in one setting."""
     where, mixed = f"gamma {problem.gamma}, SNR {problem.snr:g} dB", [found.over(PLAIN, MIXED, problem)]
     worse, poor = [found.over(GFL, s, problem) for s in (MIXED, PLAIN)], [found.over(CLUSTERFL, GFL, problem)]
     return [
@@ -77,7 +67,6 @@ def order(found: Found, problem: Problem) -> list[Claim]:
 
 
 def less(found: Found) -> list[Claim]:
-    """Return a claim of our own on less mixing than the text's, if it was run."""
     some, problems = Setting(tau=0.2), [Problem(gamma=GAMMAS[1], snr=snr) for snr in SNRS[1:5]]
     known = found.results.where(tau=some.tau, called=False).rows
     pairs = [found.over(a, b, p) for p in problems for a, b in ((PLAIN, some), (GFL, PLAIN)) if known]
@@ -86,7 +75,6 @@ def less(found: Found) -> list[Claim]:
 
 
 def mixing(found: Found) -> list[Claim]:
-    """Return the claims on tau, first those of figure 5.3, and those of figure 5.1 (b)."""
     mixed, plain, fading = (called(s) for s in (MIXED, PLAIN, FADING))
     start = [found.over(PLAIN, MIXED, Problem(gamma=gamma), START) for gamma in GAMMAS]
     wide = [found.over(plain, mixed, WIDE, START), found.over(mixed, plain, WIDE)]
@@ -102,8 +90,7 @@ def mixing(found: Found) -> list[Claim]:
         row("Calling a few makes PGFL slower, and its NMSD higher in the end", slower, above(), "learning",
             "5.1 (b): slower convergence and higher steady-state NMSD"),
         row("GFL is better with a few called", [found.over(GFL, called(GFL))], above(), "learning",
-            "5.1 (b): GFL performs better with client scheduling"),
-    ]  # fmt: skip
+            "5.1 (b): GFL performs better with client scheduling")]  # fmt: skip
     if found.results.where(tau=TAUS[-1]).rows:
         at = {tau: found(called(Setting(tau=tau)), USUAL, AFTER) for tau in TAUS}
         some = [excess(f"0 over {tau:g}", at[0.0], at[tau]) for tau in (0.1, 0.2, 0.4)]
@@ -122,7 +109,6 @@ def near(found: Found, noise: str, problems: Sequence[Problem]) -> Claim:
 
 
 def private(found: Found) -> list[Claim]:
-    """Return the claims on noise where C is only assumed, and on its total."""
     mixed, base = called(MIXED, "assumed"), ASSUMED[0]
     at = {p: found(mixed, p, AFTER) for p in ASSUMED}
     zetas = [zeta for zeta in ZETAS if found.results.where(zeta=zeta).rows]
@@ -140,8 +126,7 @@ def private(found: Found) -> list[Claim]:
         row("zeta nearer to 1 is worse (C assumed)", by_zeta, below(), "noise", "5.4: zeta near 1 costs accuracy"),
         fact(f"The published noise costs {TEXT_TOTAL:g} in {ROUNDS} rounds", abs(booked - TEXT_TOTAL) < TEXT_TOTAL / 10,
              f"booked {booked:.4f} with everybody called and gradients clipped; {sums}. By (5.32) phi_n grows as noise "
-             "shrinks", f"section 5.4.1: phi = {TEXT_TOTAL:g} for all clients"),
-    ]  # fmt: skip
+             "shrinks", f"section 5.4.1: phi = {TEXT_TOTAL:g} for all clients")]  # fmt: skip
 
 
 def judge(results: Results) -> Judgement:
@@ -153,9 +138,8 @@ def judge(results: Results) -> Judgement:
 
 
 def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -> list[Headline]:
-    """Return what became of figures 5.1 (a), 5.3 and 5.1 (c)."""
     snrs, lineup = found.results.where(method="ClusterFL").levels("snr"), (MIXED, PLAIN, GFL, CLUSTERFL)
-    problems = [Problem(gamma=gamma, snr=snr) for gamma in GAMMAS for snr in snrs]
+    problems = [Problem(gamma=g, snr=snr) for g in GAMMAS for snr in snrs]
     kinds = {"clipped": CLIPPED, "assumed": ASSUMED}
     kept = {f"C {kind}, {p.units}": [near(found, kind, [p])] for kind, of in kinds.items() for p in of}
     ends = {kind: [f"{p.units}: {found.db(called(MIXED, kind), p)}" for p in of] for kind, of in kinds.items()}
@@ -166,31 +150,24 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
         headline(
             "A model per cluster across servers beats one model for all, and clusters at single servers by far; mixing "
             "clusters by tau = 0.4 makes it better still",
-            place="figure 5.1 (a)",
-            text="NMSD: PGFL 0.4 below PGFL 0 below GFL, ClusterFL notably poor",
+            place="figure 5.1 (a)", text="NMSD: PGFL 0.4 below PGFL 0 below GFL, ClusterFL notably poor",
             ours=f"dB, SNR {USUAL.snr:g} dB, {'; '.join(shown)}",
             why="Mixing, and one model for all, trade the error of few data, which follows the noise in y, for a pull "
             "between clusters, which does not. The text gives neither that noise nor whether gamma is one number per "
             "cluster; if it is, the clusters of some seeds lie close by chance, and these decide a mean.",
             claims=order(found, USUAL),
-            sweep={f"gamma {p.gamma}, {p.snr:g} dB": order(found, p) for p in problems},
-            seen_in="snr",
-        ),
+            sweep={f"gamma {p.gamma}, {p.snr:g} dB": order(found, p) for p in problems}, seen_in="snr"),
         headline(
             "Mixing speeds up the start and costs at the end where clusters differ; a tau that fades has both",
-            place="figure 5.3",
-            text="0.4 * 0.98^n starts like tau = 0.4 and ends like tau = 0",
+            place="figure 5.3", text="0.4 * 0.98^n starts like tau = 0.4 and ends like tau = 0",
             ours=f"dB after {START} and {ROUNDS} rounds, {'; '.join(wide)}",
             why="Other clusters' models help while one's own is far off and mislead once it is near; 0.4 * 0.98^n is "
             "below 0.01 from round 183 on, so that its end is that of tau = 0. The text's curves are under noise; with "
             "its published noise and gradients that are clipped nothing is learnt, so that these are without.",
-            claims=fading,
-            seen_in="similarity",
-        ),
+            claims=fading, seen_in="similarity"),
         headline(
             f"Noise of phi_0 = {PHI:g}, zeta = {ZETA:g} slows learning down but costs almost nothing after 300 rounds",
-            place="figure 5.1 (c)",
-            text=f"nearly identical to (b), at {TEXT_TOTAL:g}-zCDP in all",
+            place="figure 5.1 (c)", text=f"nearly identical to (b), at {TEXT_TOTAL:g}-zCDP in all",
             ours=f"dB, no noise, rho = 3: {found.db(called(MIXED))}; clipped, {'; '.join(ends['clipped'])}; C assumed, "
             f"{'; '.join(ends['assumed'])}",
             why="The text assumes a bound C on gradients and never clips to it. Where they are clipped, noise is "
@@ -198,17 +175,13 @@ def headlines(found: Found, fading: Sequence[Claim], clipped: Sequence[Claim]) -
             "whatever C and rho, and nothing is learnt. Where a small C is only assumed the curve can come out, but "
             "the promise is empty: a record's gradient is around 8 at the start, and no finite loss is booked. The "
             f"total is an error of its own: phi_n grows by 1 / zeta a round, to {pgfl.total(PHI, ZETA, ROUNDS):.2f}.",
-            claims=clipped,
-            sweep=kept,
-            seen_in="noise",
-        ),
-    ]
+            claims=clipped, sweep=kept, seen_in="noise")]  # fmt: skip
 
 
 def figures(results: Results) -> list[Figure]:
     plain, noisy = results.where(noise="none"), results.where(called=True, tau=0.4, zeta=ZETA)
     few, usual = plain.where(called=True), plain.where(**USUAL._asdict())
-    private = Results(row for row in noisy.rows if row.factors["noise"] != "none")
+    private = noisy.where(noise=("clipped", "assumed"))
     db: dict[str, Any] = {"y": "NMSD (dB)", "change": decibels}
     panels, both = {False: "(a) everybody called", True: "(b) a few called"}, "Drawn like figure 5.1 (a) and (b)."
     by_tau, low = few.where(method="PGFL", fade=1.0, **USUAL._asdict()), few.where(**WIDE._asdict())
@@ -223,12 +196,8 @@ def figures(results: Results) -> list[Figure]:
 
 
 STUDY = Study(
-    name="pgfl-regression",
-    title="Personalised graph federated learning: ridge regression in clusters",
-    source="Gauthier (2023), sec. 5.4.1, figures 5.1 to 5.4",
-    minutes=6,
-    measure=measure,
-    judge=judge,
+    name="pgfl-regression", title="Personalised graph federated learning: ridge regression in clusters",
+    source="Gauthier (2023), sec. 5.4.1, figures 5.1 to 5.4", minutes=6, measure=measure, judge=judge,
     method=f"""
 w_0 has coordinates of variance 1 / d, a cluster's model is (1 + gamma) w_0 with one gamma per cluster, or one per
 coordinate. The text does not give the noise in y: the SNR is {USUAL.snr:g} dB, and swept. Servers have links between 15
@@ -237,5 +206,4 @@ rho = {PENALTY:g} for all methods. Models are released with Gaussian noise by (5
 record's gradient is clipped to C, as the promise needs. "Assumed": the noise is that of C, and nothing is clipped.
 
 NMSD (5.35) is of clients' own models, averaged over seeds before decibels are taken, as in the text; verdicts are on
-differences of these means, in per cent, paired over seeds.""",
-)
+differences of these means, in per cent, paired over seeds.""")  # fmt: skip

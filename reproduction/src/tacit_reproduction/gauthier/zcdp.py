@@ -1,7 +1,5 @@
 """Studies `zcdp-elastic-net`, `zcdp-lad` and `zcdp-ridge`: private nonsmooth learning (Gauthier 2023, sec. 3.4)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -15,22 +13,17 @@ from tacit_reproduction.figures import Figure, curves, dots
 from tacit_reproduction.gauthier import nonsmooth as ns
 from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, PROBLEMS, ROUNDS, VANISHING, Cell, Method, Name
 from tacit_reproduction.gauthier.zcdp_tuning import CLASSIC_UP_TO, RATIO, SEEDS, known, tuned
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Results, Row, cells_of
 from tacit_reproduction.verdict import Claim, Pair, below, fact, headline, judged, slopes
-from tacit_reproduction.workers import Crew
 
-TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""rho of a whole run; the text's are in its figures alone."""
-TUNING_FROM = 500
-"""First tuning seed, counted from the first that is judged."""
-AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))
-"""Rounds at which averaged iterates are judged."""
+TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # rho of a whole run; the text's are in its figures alone
+TUNING_FROM = 500  # first tuning seed, counted from the first that is judged
+AVERAGED = np.unique(np.geomspace(5, ROUNDS, 24).astype(np.int64))  # rounds at which averaged iterates are judged
 LIMIT_ROUNDS, LOOKS, LIMIT = 1600, 5, (8.0, 1.6)
 """Of runs without noise: rounds, those between two looks, and eta_n = 8 / n with rho."""
 AVERAGED_LONG: ns.Counts = LOOKS * np.unique(np.geomspace(5, LIMIT_ROUNDS // LOOKS, 24).astype(np.int64))
-REACHED = 1e-6
-"""Squared distance from the optimum, relative to the optimum's size, that counts as having reached it."""
+REACHED = 1e-6  # squared distance from the optimum, relative to the optimum's size, that counts as having reached it
 SLOPE_SPARE, FITTED_FROM = 0.1, 1 / 4
 """Share of a run from which on slopes are fitted; before it models are on their way from where they started."""
 
@@ -41,7 +34,7 @@ def run(task: tuple[Cell, float, int, int]) -> dict[str, Any]:
     problem, those = PROBLEMS[cell.problem], (first, seeds)
     if np.isinf(cell.total):
         vanishing = algorithms.inverse(cell.step)
-        plain = algorithms.zcdp_admm(problem.objective, vanishing, penalty=cell.penalty)
+        plain = algorithms.zcdp_admm(problem.objective(), vanishing, penalty=cell.penalty)
         return ns.outcome(plain, problem, those, LIMIT_ROUNDS, LOOKS, AVERAGED_LONG, "float64")
     return ns.outcome(ns.algorithm(cell, clip), problem, those, ROUNDS, 1, AVERAGED if cell.method == OURS else None)
 
@@ -52,27 +45,28 @@ def measure(name: Name, team: Crew, quick: bool, first: int) -> Results:
     wanted = known(name) if quick else tuned(team, name, TOTALS, clip, others)
     cells = [Cell(name, OURS, np.inf, *LIMIT), *sorted(wanted, key=lambda cell: cell.method != "P-ADMM")]
     found = team("running", run, [(cell, clip, 4 if quick else 20, first) for cell in cells])
-    each = f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes"
-    words = f"{each} in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
+    words = (
+        f"{ns.SAMPLES} records of each of {ns.AGENTS} nodes in {ns.DIMENSIONS} dimensions, drawn anew for each seed."
+    )
     return cells_of(cells, found, {"data": words, "clip": clip})
 
 
 def judge(name: Name, results: Results) -> Judgement:
     problem = PROBLEMS[name]
     private = results.keep(lambda row: bool(np.isfinite(row.factors["total"])))
-    totals = sorted({float(row.factors["total"]) for row in private.rows})
+    totals = sorted(private.levels("total"))
 
     def pairs(other: Method, at: Sequence[float]) -> list[Pair]:
-        ends = [[private.of("final", method=method, total=total) for method in (OURS, other)] for total in at]
-        return [Pair(f"rho {total:g}", *both) for total, both in zip(at, ends, strict=True)]
+        both = (OURS, other)
+        return [Pair(f"rho {rho:g}", *(private.of("final", method=m, total=rho) for m in both)) for rho in at]
 
     def compared(other: Method, words: str, text: str = "", at: Sequence[float] = totals) -> Claim:
         said = f"{problem.place}: {text}" if text else ""
         return judged(f"zCDP-NFL is below {words}", pairs(other, at), below(), unit=" dB", text=said, seen_in="privacy")
 
     def gains(other: Method) -> str:
-        found = ((pair.interval.mean, total) for pair, total in zip(pairs(other, totals), totals, strict=True))
-        return ", ".join(f"{gain:+.1f} ({total:g})" for gain, total in found)
+        found = zip(pairs(other, totals), totals, strict=True)
+        return ", ".join(f"{pair.interval.mean:+.1f} ({total:g})" for pair, total in found)
 
     def alike(at: Sequence[float]) -> Claim:
         text = "the ADMM-based algorithm significantly outperforms the subgradient-based one"
@@ -92,9 +86,7 @@ def judge(name: Name, results: Results) -> Judgement:
             "step is worth hangs on the penalties, of which the text gives none, nor steps, clip or the noise of its "
             "data. Here both methods are tuned by one rule, on one grid and other seeds, anew for each total, which "
             "is kinder to P-ADMM than one penalty for all totals.",
-            claims=[third],
-            **words,
-        )
+            claims=[third], **words)  # fmt: skip
     else:
         text = "zCDP allows for better accuracy than (eps, delta)-DP given the same budget"
         short = [total for total in totals if total <= CLASSIC_UP_TO]
@@ -110,24 +102,16 @@ def judge(name: Name, results: Results) -> Judgement:
             "half of the weight. Under little noise it is the constant step that keeps subgradients from the optimum. "
             f"Alike is a loose word: with half of that step, which starts nearly so, it is {gains(HALF)}. "
             f"With steps s / sqrt(n), which are not the text's: {gains(VANISHING)}.",
-            claims=[alike(totals)],
-            sweep={f"total rho {total:g}": [claim] for total, claim in at.items()},
-            **words,
-        )
+            claims=[alike(totals)], sweep={f"total rho {total:g}": [claim] for total, claim in at.items()},
+            **words)  # fmt: skip
     claims = [
-        alike(totals),
-        compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds"),
-        third,
-        _rate(results, totals),
-        _limit(results),
-        compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike"),
-    ]
+        alike(totals), compared(VANISHING, "zCDP-grad-NFL, both with steps s / sqrt(n), the best on other seeds"),
+        third, _rate(results, totals), _limit(results),
+        compared(HALF, "zCDP-grad-NFL with half the constant step that starts alike")]  # fmt: skip
     return Judgement(claims, [found], _figures(problem, results, private, totals))
 
 
 def _rate(results: Results, totals: Sequence[float]) -> Claim:
-    """Theorem IV is about averaged iterates."""
-
     def slope(total: float) -> Any:
         rounds = results.of("averaged", method=OURS, total=total)
         later = rounds >= FITTED_FROM * rounds[-1]
@@ -150,15 +134,13 @@ def _limit(results: Results) -> Claim:
 
 
 def _figures(problem: ns.Problem, results: Results, private: Results, totals: Sequence[float]) -> list[Figure]:
-    ends, y = (totals[0], totals[-1]), "normalised error (sum over the nodes)"
+    ends = (totals[0], totals[-1])
+    of_method: dict[str, Any] = {"lines": "method", "y": "normalised error (sum over the nodes)", "log_y": True}
 
     def label(row: Row) -> str | None:
         total = row.factors["total"]
         noise = f"total rho {total:g}" if np.isfinite(float(total)) else "no noise, no clip, eta_n = 8 / n"
         return noise if "excess" in row.measures else None
-
-    def at_ends(row: Row) -> str | None:
-        return f"total rho {row.factors['total']:g}" if row.factors["total"] in ends else None
 
     by_total = f"total rho (epsilon {tight(ends[0], DELTA):.3g} to {tight(ends[1], DELTA):.3g})"
     over, after = f"Normalised error, {problem.title}", f"Privacy and accuracy after {ROUNDS} rounds, {problem.title}"
@@ -169,7 +151,7 @@ def _figures(problem: ns.Problem, results: Results, private: Results, totals: Se
     both: dict[str, Any] = {"x": "total", "x_label": by_total, "y": "normalised error (dB)", "log_x": True}
     logs: dict[str, Any] = {"at": "averaged", "y": "f(averaged w_k) - f(w_c)", "log_x": True, "log_y": True}
     return [
-        curves(private, "rounds", over, left, "error", lines="method", panels=at_ends, y=y, log_y=True),
+        curves(private.where(total=ends), "rounds", over, left, "error", panels="total rho {total:g}", **of_method),
         dots(private, "privacy", after, right, "final", lines="method", **both),
         curves(results, "averages", averaged, theorem, "excess", lines=label, **logs),
     ]
@@ -178,13 +160,9 @@ def _figures(problem: ns.Problem, results: Results, private: Results, totals: Se
 def _study(name: Name, minutes: float) -> Study:
     problem, (low, high) = PROBLEMS[name], ns.NOISE_VARIANCE
     return Study(
-        name=f"zcdp-{name}",
-        title=f"Private nonsmooth learning over a network: {problem.title}",
-        source=f"Gauthier (2023), sec. 3.4, {problem.place}",
-        minutes=minutes,
-        measure=functools.partial(measure, name),
-        judge=functools.partial(judge, name),
-        tabled=("final",),
+        name=f"zcdp-{name}", title=f"Private nonsmooth learning over a network: {problem.title}",
+        source=f"Gauthier (2023), sec. 3.4, {problem.place}", minutes=minutes,
+        measure=functools.partial(measure, name), judge=functools.partial(judge, name), tabled=("final",),
         method=f"""
 {ns.AGENTS} nodes on random symmetric graphs of mean degree {ns.MEAN_DEGREE} (a random tree and random links),
 {ns.SAMPLES} records each, y = <x, w> + noise with x and w standard normal in {ns.DIMENSIONS} dimensions; the text
@@ -203,7 +181,7 @@ rho of zCDP-NFL from 0.8 to 12.8 and rho of P-ADMM on such a grid too, by the er
 tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {ns.INITIAL}
 rounds is nearest to zCDP-NFL's; with half of it, and with the best s / sqrt(n), it is a baseline of our own. The quick
 form takes settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
-    )
+    )  # fmt: skip
 
 
 ELASTIC_NET = _study("elastic-net", 6)

@@ -1,7 +1,5 @@
 """Settings of every method of Gauthier (2023), sec. 3.4, at every total: looked for on seeds that are not judged."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,41 +8,30 @@ import numpy as np
 
 from tacit_reproduction.gauthier import nonsmooth as ns
 from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, VANISHING, Cell, Method, Name
+from tacit_reproduction.study import Crew
 from tacit_reproduction.tuning import bracket
-from tacit_reproduction.workers import Crew
 
 CLASSIC_UP_TO = 30.0
 """Total rho beyond which the classic calibration is not proven: some round would have an epsilon of 1 or more."""
 PENALTIES: Mapping[Method, tuple[float, ...]] = {OURS: (0.8, 1.6, 3.2, 6.4, 12.8)}
 """rho to choose from; (eps, delta)DP-NFL has a large one, by which it has little noise."""
 SEEDS = 4
-RATIO, FINE = 2.0, 2.0**0.5
-"""Of the grids; the finer one is for the step that starts alike."""
+RATIO, FINE = 2.0, 2.0**0.5  # of the grids; the finer one is for the step that starts alike
 QUICK_TOTALS = (0.3, 300.0)
 Known = Mapping[Method, tuple[tuple[float, float], tuple[float, float]]]
 SQUARES: Known = {
-    OURS: ((0.8, 1.6), (1.6, 1.6)),
-    "DP-NFL": ((0.003125, 6.4), (0.003125, 6.4)),
-    VANISHING: ((0.4, 0.0), (0.4, 0.0)),
-    MATCHED: ((0.1, 0.0), (0.1, 0.0)),
-}
-KNOWN: Mapping[Name, Known] = {
-    "elastic-net": SQUARES,
-    "lad": {
-        OURS: ((0.4, 6.4), (0.4, 6.4)),
-        "DP-NFL": ((0.000390625, 6.4), (0.000390625, 6.4)),
-        VANISHING: ((0.1, 0.0), (0.1, 0.0)),
-        MATCHED: ((0.025, 0.0), (0.025, 0.0)),
-    },
-    "ridge": {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))},
-}
+    OURS: ((0.8, 1.6), (1.6, 1.6)), "DP-NFL": ((0.003125, 6.4), (0.003125, 6.4)),
+    VANISHING: ((0.4, 0.0), (0.4, 0.0)), MATCHED: ((0.1, 0.0), (0.1, 0.0))}  # fmt: skip
+DEVIATIONS: Known = {
+    OURS: ((0.4, 6.4), (0.4, 6.4)), "DP-NFL": ((0.000390625, 6.4), (0.000390625, 6.4)),
+    VANISHING: ((0.1, 0.0), (0.1, 0.0)), MATCHED: ((0.025, 0.0), (0.025, 0.0))}  # fmt: skip
+RIDGE: Known = {**SQUARES, "P-ADMM": ((0.0, 3.2), (0.0, 1.6))}
+KNOWN: Mapping[Name, Known] = {"elastic-net": SQUARES, "lad": DEVIATIONS, "ridge": RIDGE}
 """Step and rho at both totals of the quick form, found on two tuning seeds, for the elastic net those of ridge
 regression; the first ones begin the search of the full form."""
 
 
-class Walk(NamedTuple):
-    """A search downhill for one method, from total to total."""
-
+class Walk(NamedTuple):  # a search downhill for one method, from total to total
     start: Cell
     clip: float
     first: int
@@ -65,28 +52,27 @@ def walk(task: Walk) -> list[Found]:
     """Search the step, or P-ADMM's penalty, at every total, beginning where the last search ended."""
     cell, found = task.start, []
     name = "penalty" if cell.method == "P-ADMM" else "step"
+    rounds, ratio = (ns.ROUNDS, RATIO) if task.speed is None else (ns.INITIAL, FINE)
+
+    @functools.cache
+    def errors(tried: Cell) -> tuple[float, float]:
+        method, problem = ns.algorithm(tried, task.clip), ns.PROBLEMS[tried.problem]
+        error = np.log(ns.outcome(method, problem, (task.first, SEEDS), rounds, ns.INITIAL)["error"])
+        early, late = (float(error[:, at].mean()) for at in (0, -1))
+        return late if task.speed is None else abs(early - task.speed), early
+
+    def at(value: float) -> Cell:
+        change: dict[str, Any] = {name: value}
+        return cell._replace(**change)
+
     for total in task.totals:
-
-        @functools.cache
-        def errors(value: float, cell: Cell = cell, total: float = total) -> tuple[float, float]:
-            change: dict[str, Any] = {name: value}
-            tried = cell._replace(total=total, **change)
-            rounds = ns.ROUNDS if task.speed is None else ns.INITIAL
-            method, problem = ns.algorithm(tried, task.clip), ns.PROBLEMS[tried.problem]
-            error = np.log(ns.outcome(method, problem, (task.first, SEEDS), rounds, ns.INITIAL)["error"])
-            early, late = (float(error[:, at].mean()) for at in (0, -1))
-            return late if task.speed is None else abs(early - task.speed), early
-
-        ratio = RATIO if task.speed is None else FINE
-        best = bracket(lambda value, errors=errors: errors(value)[0], getattr(cell, name), ratio)  # type: ignore[misc]
-        chosen: dict[str, Any] = {name: best}
-        cell = cell._replace(total=total, **chosen)
-        found.append(Found(cell, *errors(best)))
+        cell = cell._replace(total=total)
+        cell = at(bracket(lambda value: errors(at(value))[0], getattr(cell, name), ratio))
+        found.append(Found(cell, *errors(cell)))
     return found
 
 
 def tuned(team: Crew, name: Name, totals: Sequence[float], clip: float, first: int) -> list[Cell]:
-    """Choose every method's setting at each total; then the constant step that starts like zCDP-NFL."""
     starts = {method: Cell(name, method, totals[0], *settings[0]) for method, settings in KNOWN[name].items()}
     short = tuple(total for total in totals if total <= CLASSIC_UP_TO)
     walks = [
@@ -106,16 +92,9 @@ def tuned(team: Crew, name: Name, totals: Sequence[float], clip: float, first: i
 
 
 def with_half(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells, and subgradients with half of the step that starts alike."""
     return [*cells, *(cell._replace(method=HALF, step=cell.step / 2) for cell in cells if cell.method == MATCHED)]
 
 
 def known(name: Name) -> list[Cell]:
-    """Return the cells of the quick form."""
-    cells = [
-        Cell(name, method, total, *setting)
-        for method, settings in KNOWN[name].items()
-        for total, setting in zip(QUICK_TOTALS, settings, strict=True)
-        if method != "DP-NFL" or total <= CLASSIC_UP_TO
-    ]
-    return with_half(cells)
+    every = ((m, *of) for m, settings in KNOWN[name].items() for of in zip(QUICK_TOTALS, settings, strict=True))
+    return with_half([Cell(name, m, rho, *of) for m, rho, of in every if m != "DP-NFL" or rho <= CLASSIC_UP_TO])

@@ -5,8 +5,6 @@ mixture of released values. Both are judged, and neither with the penalty lambda
 goes with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit import algorithms, objectives
 from tacit.algorithms.schedules import inverse
-from tacit.core.contract import Algorithm, Batch, Key, Mechanism, Params, Tree, View, unprotected
+from tacit.core.contract import Algorithm, Batch, Key, Params, Tree, View, unprotected
 from tacit.graphs import Graph, RandomMatching, complete
 from tacit.privacy import laplace
 from tacit.results import Run
@@ -31,17 +29,14 @@ FLIPPED = 0.05
 LIPSCHITZ = 1.0
 """L: rows of length 1 at most have hinge gradients of length 1 at most, so that the clip changes nothing."""
 HINGE = objectives.hinge()
-NOISELESS = 0.0
-"""Level of epsilon in the tables that stands for no noise."""
+NOISELESS = 0.0  # level of epsilon in the tables that stands for no noise
 LAMBDAS = (0.1, 1.0, 10.0)
 
 JUDGED = {"own": "at w, before noise", "mixture": "at b, the mixture", "average": "at the average of b"}
 MIXING = {"pairs": "random pairs", "all": "all nodes average"}
 
 
-class Samples(NamedTuple):
-    """Rows of length 1 at most with labels -1 and +1."""
-
+class Samples(NamedTuple):  # rows of length 1 at most with labels -1 and +1
     x: NDArray[np.float32]
     y: NDArray[np.float32]
 
@@ -73,30 +68,25 @@ def network(nodes: int, mixing: str) -> Graph:
     return complete(nodes) if nodes == 1 or mixing == "all" else complete(nodes).with_dynamics(RandomMatching())
 
 
-def noise(epsilon: float) -> Mechanism:
-    """Return Laplace noise of scale S(t) / eps on the projected model, S(t) = 2 a_t sqrt(d) L / h (Lemmas 1 and 7)."""
-    return unprotected if epsilon == NOISELESS else laplace(epsilon, LIPSCHITZ, "l2", "model")
-
-
 def level(epsilon: float) -> str:
-    """Return "eps = 0.1" or "no noise"."""
     return "no noise" if epsilon == NOISELESS else f"eps = {epsilon:g}"
 
 
 def in_words(nodes: int) -> str:
-    """Return "1 node" or "4 nodes"."""
     return f"{nodes} node{'' if nodes == 1 else 's'}"
 
 
 def learner(l2: float, epsilon: float, judged: str = "mixture") -> Algorithm:
     """Return DOLA with a_t = 1/(lambda t) in the ball of radius 1/sqrt(lambda), judged where `JUDGED` says.
 
-    The best model of a hinge loss with this penalty is never longer than the radius.
+    The best model of a hinge loss with this penalty is never longer than the radius. Noise is Laplace's of scale
+    S(t) / eps on the projected model, S(t) = 2 a_t sqrt(d) L / h (Lemmas 1 and 7).
     """
     given, radius = (objectives.hinge(l2=l2), inverse(1 / l2)), l2**-0.5
+    noise = unprotected if epsilon == NOISELESS else laplace(epsilon, LIPSCHITZ, "l2", "model")
     if judged == "average":
-        return algorithms.distributed_minibatch(*given, noise(epsilon), radius)
-    noisy = algorithms.distributed_online(*given, noise(epsilon), radius)
+        return algorithms.distributed_minibatch(*given, noise, radius)
+    noisy = algorithms.distributed_online(*given, noise, radius)
     if judged == "mixture":
         return noisy
     (exact,) = algorithms.distributed_online(*given, radius=radius).phases
@@ -112,15 +102,8 @@ def simulated(algorithm: Algorithm, graph: Graph, streams: Mapping[int, Stream])
     rounds = next(iter(streams.values())).rounds
     assert rounds is not None  # streams end with their samples
     return finished_run(
-        algorithm,
-        graph,
-        lambda seed: streams[seed],
-        rounds=rounds,
-        repeats=len(streams),
-        seed=min(streams),
-        record_every=rounds,
-        figures={"hinge": HINGE.loss},
-    )
+        algorithm, graph, lambda seed: streams[seed], rounds=rounds, repeats=len(streams), seed=min(streams),
+        record_every=rounds, figures={"hinge": HINGE.loss})  # fmt: skip
 
 
 def measured(run: Run, points: int = 1) -> dict[str, Floats]:
@@ -133,10 +116,8 @@ def measured(run: Run, points: int = 1) -> dict[str, Floats]:
 
 
 def streams_of(draw: Callable[[int], Stream], seeds: int, first: int) -> dict[int, Stream]:
-    """Return the streams of all seeds; cells that share them share their comparators."""
     return {seed: draw(seed) for seed in range(first, first + seeds)}
 
 
 def of_noise(row: Row) -> str:
-    """Label a row by its noise."""
     return level(float(row.factors["epsilon"]))

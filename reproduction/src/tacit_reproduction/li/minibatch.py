@@ -1,7 +1,5 @@
 """Study `dola-minibatch`: variance of the regret with batches of 1, 5 and 20 (Li et al., sec. 6, figure 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +10,7 @@ from tacit.streams import Stream
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.figures import Figure, dots
 from tacit_reproduction.li import dola
-from tacit_reproduction.li.documents import Representation, load
+from tacit_reproduction.li.accuracies import Representation, load
 from tacit_reproduction.study import Judgement, Study, over
 from tacit_reproduction.table import Factor, Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Rule, above, below, brief, headline
@@ -20,15 +18,11 @@ from tacit_reproduction.verdict import Claim, Rule, above, below, brief, headlin
 NODES, BATCHES, EPSILONS = 4, (1, 5, 20), (dola.NOISELESS, 1.0, 10.0)
 FORM = Representation(50)
 BALL, RCV1 = "unit ball", "RCV1"
-EXAMPLES, DOCUMENTS = (20_000, 4_000), (10_000, 2_000)
-"""Of the full and of the quick form."""
-NEARLY = 2.0
-"""Variances are nearly identical if their ratio is below this; the text has no number."""
+EXAMPLES, DOCUMENTS = (20_000, 4_000), (10_000, 2_000)  # of the full and of the quick form
+NEARLY = 2.0  # variances are nearly identical if their ratio is below this; the text has no number
 
 
-class Setting(NamedTuple):
-    """What the text leaves open."""
-
+class Setting(NamedTuple):  # what the text leaves open
     l2: float
     epsilon: float
     judged: str
@@ -51,9 +45,7 @@ def _stream(data: str, batch: int, quick: bool, seed: int) -> Stream:
     return dola.dealt(dola.Samples(samples.x[rows], samples.y[rows]), NODES, batch, seed, data)
 
 
-class Task(NamedTuple):
-    """All levels of noise on the same streams: their comparators are solved for once."""
-
+class Task(NamedTuple):  # all levels of noise on the same streams: their comparators are solved for once
     data: str
     batch: int
     l2: float
@@ -105,24 +97,16 @@ def _judged(claim: str, found: Sequence[tuple[str, Interval]], rule: Rule, text:
     return Claim(claim, outcome == "holds", figure, text, "ratios", outcome, all(rule.leans(r) for _, r in found))
 
 
-def _regret(results: Results, data: str, batch: int, setting: Setting) -> Floats:
-    return results.of("final", data=data, batch=batch, **setting._asdict())
-
-
 def _ratio(results: Results, data: str, batch: int, setting: Setting) -> Interval:
-    free = setting._replace(epsilon=dola.NOISELESS)
-    return variance_ratio(_regret(results, data, batch, setting), _regret(results, data, batch, free))
-
-
-def _data(results: Results, setting: Setting) -> list[str]:
-    return results.where(l2=setting.l2, judged=setting.judged).levels("data")
+    here, free = results.where(data=data, batch=batch), setting._replace(epsilon=dola.NOISELESS)
+    return variance_ratio(*(here.of("final", **each._asdict()) for each in (setting, free)))
 
 
 def claims_at(results: Results, setting: Setting) -> list[Claim]:
-    """Return the claims of figure 2 in one setting: noise raises the variance, batches reduce it, nearly to nothing."""
-    data = _data(results, setting)
+    here = results.where(**setting._asdict())
+    data = here.levels("data")
     raised, nearly = ([(d, _ratio(results, d, h, setting)) for d in data] for h in (1, 5))
-    reduced = [(d, variance_ratio(*(_regret(results, d, h, setting) for h in (5, 1)))) for d in data]
+    reduced = [(d, variance_ratio(*(here.of("final", data=d, batch=h) for h in (5, 1)))) for d in data]
     higher = "figure 2 (a, c): at h = 1 the private regret has a higher variance than the non-private one"
     lower = "figure 2 (b, d): h = 5 reduces the variance"
     same = "figure 2 (b, d): nearly identical to that of the non-private one (no number)"
@@ -143,17 +127,11 @@ def judge(results: Results) -> Judgement:
     )
     headlines = [
         headline(
-            statement,
-            place="figure 2",
-            text="bars of one standard deviation, no numbers",
-            ours=" ".join(f"{claim.figure}." for claim in main[part]),
-            why=why,
-            claims=main[part],
+            statement, place="figure 2", text="bars of one standard deviation, no numbers",
+            ours=" ".join(f"{claim.figure}." for claim in main[part]), why=why, claims=main[part],
             sweep={words: there[part] for words, there in swept.items()},
-            seen_in="ratios" if part.start else "regret",
-        )
-        for statement, part, why in told
-    ]
+            seen_in="ratios" if part.start else "regret")
+        for statement, part, why in told]  # fmt: skip
     return Judgement(main, headlines, _figures(results))
 
 
@@ -170,39 +148,29 @@ WHY = (
 
 
 def _figures(results: Results) -> list[Figure]:
+    data, batches = {s: results.where(**s._asdict()).levels("data") for s in SETTINGS}, results.levels("batch")
     ratios = [
         Row({"data": d, "batch": h, **s._asdict()}, {"ratio": np.array([_ratio(results, d, h, s).mean])})
-        for s in SETTINGS
-        for d in _data(results, s)
-        for h in results.levels("batch")
-    ]
+        for s in SETTINGS for d in data[s] for h in batches]  # fmt: skip
 
     def panel(row: Row) -> str:
         return f"{row.factors['data']}, {dola.JUDGED[str(row.factors['judged'])]}"
 
-    def both(row: Row) -> str:
-        return f"lambda = {row.factors['l2']:g}, {dola.of_noise(row)}"
-
     axes: dict[str, Any] = {"x": "batch", "x_label": "batch size h", "panels": panel, "log_x": True}
     like, title = "Drawn like figure 2, with 95 % intervals of the mean.", "Average regret and batch size, lambda = 1"
     given = "The range of lambda and eps, of which the text gives neither for its figure 2."
-    more, y = "Variance with noise over variance without", "ratio of variances"
+    more, y, main = "Variance with noise over variance without", "ratio of variances", results.where(l2=MAIN.l2)
     return [
+        dots(main, "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes),
         dots(
-            results.where(l2=MAIN.l2), "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes
-        ),
-        dots(Results(ratios), "ratios", more, given, "ratio", lines=both, y=y, log_y=True, **axes),
-    ]
+            Results(ratios), "ratios", more, given, "ratio", lines="lambda = {l2:g}, eps = {epsilon:g}", y=y,
+            log_y=True, **axes)]  # fmt: skip
 
 
 STUDY = Study(
-    name="dola-minibatch",
-    title="Private distributed learning with mini-batches",
-    source="Li et al., sec. 6, figure 2",
-    minutes=5,
-    measure=over(tasks, run, seeds=(40, 20), facts=facts),
-    judge=judge,
-    tabled=("final",),
+    name="dola-minibatch", title="Private distributed learning with mini-batches",
+    source="Li et al., sec. 6, figure 2", minutes=5, measure=over(tasks, run, seeds=(40, 20), facts=facts),
+    judge=judge, tabled=("final",),
     method=f"""
 {NODES} nodes, random pairs, a_t = 1/(lambda t), noise of scale 2 a_t sqrt(d) L / (h eps). Every node reads h examples
 of its own in each round, each once, so that larger batches mean fewer rounds. The text gives neither lambda nor eps
@@ -211,4 +179,4 @@ nor the number of nodes: lambda is swept over {dola.LAMBDAS}, eps over {EPSILONS
 Regret is of the plain hinge, against the best model of the ball: of w before noise as in (6) of the text, of the
 mixture b, and of the average of b that Algorithm 2 learns. Each seed has its own data, pairs and noise, the same with
 and without noise; variances are over the seeds, and their ratio's interval is that of the F distribution.""",
-)
+)  # fmt: skip

@@ -1,7 +1,5 @@
 """Study `dola-synthetic`: regret by privacy and by number of nodes (Li et al., sec. 6, figure 1)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tacit_reproduction.figures import Figure, curves, dots
@@ -11,15 +9,11 @@ from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import Claim, Pair, below, headline, judged, ordered, shown
 
 NODES, EPSILONS = (1, 4, 64), (dola.NOISELESS, 1.0, 0.1, 0.01)
-MANY, MIDDLE, STRONG = 64, 0.1, 0.01
-"""Figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1."""
-EXAMPLES, POINTS = (100_000, 10_000), (6, 3)
-"""Of the full and of the quick form."""
+MANY, MIDDLE, STRONG = 64, 0.1, 0.01  # figure 1 (a) is of 64 nodes, figure 1 (c) of eps = 0.1
+EXAMPLES, POINTS = (100_000, 10_000), (6, 3)  # of the full and of the quick form
 
 
-class Setting(NamedTuple):
-    """What the text leaves open."""
-
+class Setting(NamedTuple):  # what the text leaves open
     l2: float
     mixing: str
     judged: str
@@ -34,25 +28,20 @@ MAIN = Setting(1.0, "pairs", "own")
 WITH_PENALTY, PENALISED = Setting(0.1, "pairs", "mixture"), ("penalised", "penalised_idle")
 
 
-class Task(NamedTuple):
-    """Everything with so many nodes and one lambda."""
-
+class Task(NamedTuple):  # everything with so many nodes and one lambda
     nodes: int
     l2: float
     quick: bool
 
 
 def tasks(quick: bool) -> list[Task]:
-    """Return all programs, few nodes first: these have the most rounds."""
     return [Task(nodes, l2, quick) for nodes in NODES for l2 in dola.LAMBDAS]
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run a task on the same streams: their comparators are solved for once."""
     (nodes, l2, quick), seeds, first = given
-    streams = dola.streams_of(
-        lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball"), seeds, first
-    )
+    draw = lambda seed: dola.dealt(dola.unit_ball(EXAMPLES[quick], seed), nodes, 1, seed, "unit ball")  # noqa: E731
+    streams = dola.streams_of(draw, seeds, first)
     ways = ["pairs"] if nodes == 1 or (quick and l2 != MAIN.l2) else list(dola.MIXING)
     rows = []
     for setting in (Setting(l2, mixing, at) for mixing in ways for at in ("own", "mixture")):
@@ -67,8 +56,7 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     return rows
 
 
-def facts(quick: bool) -> dict[str, Any]:
-    return {"data": f"{EXAMPLES[quick]:,} points of the unit ball in {dola.DIMENSIONS} dimensions, anew for each seed."}
+DATA = "{:,} points of the unit ball in {} dimensions, anew for each seed."
 
 
 def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure: str = "final") -> Floats:
@@ -77,7 +65,6 @@ def _of(results: Results, setting: Setting, nodes: int, epsilon: float, measure:
 
 
 def claims_at(results: Results, setting: Setting) -> dict[str, Claim]:
-    """Return the claims of figure 1 in one setting."""
     levels = [(dola.level(epsilon), _of(results, setting, MANY, epsilon)) for epsilon in EPSILONS]
     nodes = [(dola.in_words(n), _of(results, setting, n, MIDDLE)) for n in NODES]
     learnt = Pair("DOLA against the zero model", levels[-1][1], _of(results, setting, MANY, STRONG, "idle"))
@@ -107,29 +94,16 @@ def judge(results: Results) -> Judgement:
     pair, without = Pair(WITH_PENALTY.words(), penalised, idle), f"Without it {shown(plain)}"
     own = judged(counted, pair, below(), seen_in="lambda", note=without)
     finals, idles = ([_of(results, s, MANY, STRONG, m).mean() for s in settings] for m in ("final", "idle"))
-    why = {
-        "privacy": "The weaker the privacy, the closer regret is to the non-private one",
-        "low": "Regret is low even at eps = 0.01",
-        "nodes": "Fewer nodes have lower regret",
-    }
-    ours = {
-        "low": f"{min(finals):.3g} to {max(finals):.3g}, never learning {min(idles):.3g} to {max(idles):.3g}",
-        "privacy": main["privacy"].figure,
-        "nodes": main["nodes"].figure,
-    }
+    low = f"{min(finals):.3g} to {max(finals):.3g}, never learning {min(idles):.3g} to {max(idles):.3g}"
+    told = (
+        ("privacy", "a", "The weaker the privacy, the closer regret is to the non-private one"),
+        ("low", "a", "Regret is low even at eps = 0.01"), ("nodes", "c", "Fewer nodes have lower regret"))  # fmt: skip
     headlines = [
         headline(
-            statement,
-            place="figure 1 (c)" if about == "nodes" else "figure 1 (a)",
-            text="curves, no numbers",
-            ours=ours[about],
-            why=WHY[about],
-            claims=[main[about]],
-            sweep={words: [there[about]] for words, there in swept.items()},
-            seen_in=main[about].seen_in,
-        )
-        for about, statement in why.items()
-    ]
+            statement, place=f"figure 1 ({part})", text="curves, no numbers",
+            ours=low if about == "low" else main[about].figure, why=WHY[about], claims=[main[about]],
+            sweep={words: [there[about]] for words, there in swept.items()}, seen_in=main[about].seen_in)
+        for about, part, statement in told]  # fmt: skip
     return Judgement([*main.values(), own], headlines, _figures(results))
 
 
@@ -157,16 +131,12 @@ def _figures(results: Results) -> list[Figure]:
     def place(row: Row) -> str:
         return f"{dola.JUDGED[str(row.factors['judged'])]}, {dola.MIXING[str(row.factors['mixing'])]}"
 
-    def penalty(row: Row) -> str:
-        return f"lambda = {row.factors['l2']:g}"
-
     many, few = results.where(nodes=MANY), results.where(epsilon=MIDDLE)
     like = "Drawn like figure 1 (a), on logarithmic axes; regret of the plain hinge."
     axes: dict[str, Any] = {"y": "regret per node and round", "log_x": True, "log_y": True, "panels": place}
-    by_nodes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "lines": penalty}
+    by_nodes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "lines": "lambda = {l2:g}"}
     examples: dict[str, Any] = {"at": "examples", "x": "examples read by all nodes", "lines": dola.of_noise}
-    title = f"Regret and privacy, {MANY} nodes, lambda = {MAIN.l2:g}"
-    by_lambda = f"Regret by lambda, {MANY} nodes"
+    title, by_lambda = f"Regret and privacy, {MANY} nodes, lambda = {MAIN.l2:g}", f"Regret by lambda, {MANY} nodes"
     open_range = "At the end of the runs, over the range of what the text leaves open."
     end = f"At the end of figure 1 (c), eps = {MIDDLE:g}, over that range; one node mixes with nobody."
     return [
@@ -177,13 +147,11 @@ def _figures(results: Results) -> list[Figure]:
 
 
 STUDY = Study(
-    name="dola-synthetic",
-    title="Private distributed online learning on synthetic data",
-    source="Li et al., sec. 6, figure 1",
-    minutes=6,
-    measure=over(tasks, run, seeds=(20, 10), facts=facts),
-    judge=judge,
-    tabled=("final", "idle", "penalised"),
+    name="dola-synthetic", title="Private distributed online learning on synthetic data",
+    source="Li et al., sec. 6, figure 1", minutes=6,
+    measure=over(
+        tasks, run, seeds=(20, 10), facts=lambda quick: {"data": DATA.format(EXAMPLES[quick], dola.DIMENSIONS)}),
+    judge=judge, tabled=("final", "idle", "penalised"),
     method=f"""
 Points uniform in the ball, labelled by a random plane, {dola.FLIPPED:.0%} of the labels flipped; the same examples are
 dealt out evenly over 1, 4 or 64 nodes, and each is read in one round. a_t = 1/(lambda t) and noise of scale
@@ -194,5 +162,4 @@ The text gives neither lambda nor the network beyond "doubly stochastic": lambda
 either random pairs or all nodes average (the quick form: all nodes at lambda = {MAIN.l2:g} only). Its loss is the plain
 hinge max(1 - y <w, x>, 0), and so is ours; its regret (6) is of w before noise, while a node that promises privacy
 predicts with b, the mixture of released values: both are shown. They are compared with the best fixed model of the
-ball, solved for on all the data.""",
-)
+ball, solved for on all the data.""")  # fmt: skip

@@ -1,23 +1,20 @@
 """Studies `ops-occupancy` and `ops-susy`: online push-sum and its baselines (OPS paper, sec. 5 and appendix B)."""
 
-from __future__ import annotations
-
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from tacit_reproduction.figures import Figure, curves
+from tacit_reproduction.figures import Figure, Label, curves
 from tacit_reproduction.ops.runs import FRACTIONS, METHODS, Design, Network, Task, load, run
-from tacit_reproduction.study import Judgement, Study
+from tacit_reproduction.study import Crew, Judgement, Study
 from tacit_reproduction.table import Floats, Results, Row
 from tacit_reproduction.verdict import NOT_WORSE, Claim, Pair, below, headline, judged, slopes
-from tacit_reproduction.workers import Crew
 
 PERCENT = {fraction: f"{100 * fraction:.0f} % stochastic" for fraction in FRACTIONS}
 
 
 def wanted(design: Design) -> list[tuple[str, str, Network]]:
-    """Return (sweep, method, network) of all runs; COL hears every node, whatever the bound."""
     whole = Network(design.main.nodes, design.main.nodes - 1)
     return [
         *(("main", method, whole if method == "COL" else design.main) for method in METHODS),
@@ -27,25 +24,18 @@ def wanted(design: Design) -> list[tuple[str, str, Network]]:
 
 
 OCCUPANCY_FULL = Design(
-    data="occupancy",
-    main=Network(20, 10),
-    sizes=(6, 10, 15, 20),
+    data="occupancy", main=Network(20, 10), sizes=(6, 10, 15, 20),
     degrees={(2, False): "1 to 2 neighbours", (2, True): "just 2 neighbours", (1, True): "below 2, hence 1 neighbour"},
     dense=tuple(Network(20, neighbours) for neighbours in (2, 5, 10, 19)),
-    starts={"COL": 2.0, "OPS": 1.0, "DOL-Symm": 0.5, "DOL-Asymm": 1.0, "Local OGD": 0.25},
-    tuning_seeds=10,
-)
+    starts={"COL": 2.0, "OPS": 1.0, "DOL-Symm": 0.5, "DOL-Asymm": 1.0, "Local OGD": 0.25}, tuning_seeds=10,
+)  # fmt: skip
 OCCUPANCY_QUICK = OCCUPANCY_FULL._replace(
     sizes=(6, 20), dense=OCCUPANCY_FULL.dense[1::2], seeds=10, ratio=2.0, shared=True
 )
 SUSY_FULL = Design(
-    data="susy",
-    main=Network(128, 32),
-    sizes=(128, 256, 512, 1024),
-    degrees={(32, False): "1 to 32 neighbours"},
+    data="susy", main=Network(128, 32), sizes=(128, 256, 512, 1024), degrees={(32, False): "1 to 32 neighbours"},
     dense=tuple(Network(512, neighbours) for neighbours in (8, 32, 128, 256)),
-    starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.125, "DOL-Asymm": 0.5, "Local OGD": 0.03125},
-)
+    starts={"COL": 1.0, "OPS": 0.5, "DOL-Symm": 0.125, "DOL-Asymm": 0.5, "Local OGD": 0.03125})  # fmt: skip
 SUSY_QUICK = SUSY_FULL._replace(
     sizes=(128, 256), dense=(Network(128, 4), Network(128, 32)), seeds=10, tuning_seeds=1, ratio=2.0, shared=True
 )
@@ -77,30 +67,25 @@ PLACES = {
 
 
 def measure(full: Design, quick: Design, team: Crew, is_quick: bool, first: int) -> Results:
-    """Run every method on every network once."""
     design = quick if is_quick else full
     runs = sorted({each[1:] for each in wanted(design)}, key=lambda each: (-each[1].nodes * each[1].neighbours, each))
     found = dict(zip(runs, team("running", run, [Task(design, *each, first) for each in runs]), strict=True))
     rows = (
         Row({"sweep": sweep, "method": method, **network._asdict(), "fraction": f}, found[method, network][f])
-        for sweep, method, network in wanted(design)
-        for f in FRACTIONS
-    )
+        for sweep, method, network in wanted(design) for f in FRACTIONS)  # fmt: skip
     data = load(design.data)
     return Results(rows, {"data": f"{data.description}: {len(data.y):,} samples, columns standardised."})
 
 
 def judge(design: Design, results: Results) -> Judgement:
-    """Return claims, headlines and figures; `design` names the text's places and the readings of its degrees."""
     main, places = results.where(sweep="main"), PLACES[design.data]
 
     def average(method: str, fraction: float) -> Floats:
         return main.of("average", method=method, fraction=fraction)
 
     def pairs(first: str, *others: str) -> list[Pair]:
-        return [
-            Pair(f"{first} and {m}, {PERCENT[f]}", average(first, f), average(m, f)) for m in others for f in FRACTIONS
-        ]
+        both = ((m, f) for m in others for f in FRACTIONS)
+        return [Pair(f"{first} and {m}, {PERCENT[f]}", average(first, f), average(m, f)) for m, f in both]
 
     def ask(about: str, claim: str, asked: Pair | list[Pair], limit: float = 0.0) -> Claim:
         said = f"{places[about]}: {SAID[about]}" if about in places else ""
@@ -127,32 +112,25 @@ def judge(design: Design, results: Results) -> Judgement:
     }
     headlines = [
         headline(
-            SAID[about][0].upper() + SAID[about][1:],
-            place=place,
-            text="curves, no numbers",
-            ours=" ".join(f"{claim.figure}." for claim in found[about]),
-            why=WHY[about],
+            SAID[about][0].upper() + SAID[about][1:], place=place, text="curves, no numbers",
+            ours=" ".join(f"{claim.figure}." for claim in found[about]), why=WHY[about],
             claims=found[about][:1] if about == "size" else found[about],
             sweep={words: [claim] for words, claim in sizes.items()} if about == "size" else None,
-            seen_in="main" if about == "fraction" else about,
-        )
-        for about, place in places.items()
-    ]
+            seen_in="main" if about == "fraction" else about)
+        for about, place in places.items()]  # fmt: skip
     return Judgement([claim for claims in found.values() for claim in claims], headlines, _figures(results, design))
 
 
 def _sizes(results: Results) -> list[Pair]:
-    """Return the largest network's loss beside the smallest's, in units of that."""
     pairs = []
-    for fraction in FRACTIONS:
+    for fraction, words in PERCENT.items():
         found = results.where(sweep="size", fraction=fraction)
         small, large = (found.of("average", nodes=pick(found.levels("nodes"))) for pick in (min, max))
-        pairs.append(Pair(PERCENT[fraction], large / small.mean(), small / small.mean()))
+        pairs.append(Pair(words, large / small.mean(), small / small.mean()))
     return pairs
 
 
 def _slopes(results: Results) -> list[Pair]:
-    """Return by how much the loss changes where the number of neighbours doubles."""
     pairs = []
     for fraction in FRACTIONS:
         found = results.where(sweep="density", fraction=fraction)
@@ -167,31 +145,24 @@ def _figures(results: Results, design: Design) -> list[Figure]:
         degree = design.degrees[int(row.factors["neighbours"]), bool(row.factors["exact"])]
         return f"{PERCENT[float(row.factors['fraction'])]}, {degree}"
 
-    baselines = Results(row for row in results.where(sweep="main").rows if row.factors["method"] != "Local OGD")
-    alone = Results(row for row in results.where(sweep="main").rows if row.factors["method"] in ("OPS", "Local OGD"))
-    drawn = (
-        ("main", "OPS and the baselines", baselines, "method", "fraction"),
-        ("size", "OPS by number of nodes", results.where(sweep="size"), "nodes", by_degree),
-        ("density", "OPS by largest number of neighbours", results.where(sweep="density"), "neighbours", "fraction"),
-        ("local", "OPS and learning alone", alone, "method", "fraction"),
-    )
-    y, places = "average loss up to the round", PLACES[design.data]
+    def drawn(name: str, title: str, lines: str, panels: Label, **factors: Any) -> Figure:
+        rows, said = results.where(**factors), PLACES[design.data].get(name, "figure 6, which is of SUSY")
+        look: dict[str, Any] = {"lines": lines, "panels": panels, "y": "average loss up to the round", "words": PERCENT}
+        return curves(rows, name, title, f"Drawn like {said}.", "running", **look)
+
+    baselines = tuple(method for method in METHODS if method != "Local OGD")
     return [
-        curves(rows, name, title, f"Drawn like {place}.", "running", lines=lines, panels=panels, y=y, words=PERCENT)
-        for name, title, rows, lines, panels in drawn
-        for place in [places.get(name, "figure 6, which is of SUSY")]
+        drawn("main", "OPS and the baselines", "method", "fraction", sweep="main", method=baselines),
+        drawn("size", "OPS by number of nodes", "nodes", by_degree, sweep="size"),
+        drawn("density", "OPS by largest number of neighbours", "neighbours", "fraction", sweep="density"),
+        drawn("local", "OPS and learning alone", "method", "fraction", sweep="main", method=("OPS", "Local OGD")),
     ]
 
 
 def _study(name: str, title: str, minutes: float, full: Design, quick: Design) -> Study:
     return Study(
-        name=name,
-        title=title,
-        source="OPS paper, sec. 5 and appendix B",
-        minutes=minutes,
-        measure=partial(measure, full, quick),
-        judge=partial(judge, full),
-        tabled=("average", "step"),
+        name=name, title=title, source="OPS paper, sec. 5 and appendix B", minutes=minutes,
+        measure=partial(measure, full, quick), judge=partial(judge, full), tabled=("average", "step"),
         method=f"""
 Online logistic regression with l2 = 1e-4. In each round every node predicts on one sample of its own, pays the loss
 (regulariser included), takes a step and talks to its neighbours. The stochastic fraction of the samples is dealt out
@@ -205,8 +176,7 @@ weights, COL averages over all nodes, Local OGD sends nothing. Nothing is privat
 
 Each method's constant step is the best of a grid, chosen for each network (for each fraction too, but for the quick
 form) on {full.tuning_seeds} seeds not used otherwise; then {full.seeds} other seeds follow, each with its own graph,
-partition and order of samples, the same for all methods.""",
-    )
+partition and order of samples, the same for all methods.""")  # fmt: skip
 
 
 OCCUPANCY = _study("ops-occupancy", "Online push-sum on Room Occupancy", 5, OCCUPANCY_FULL, OCCUPANCY_QUICK)

@@ -4,8 +4,6 @@ Graph, partition and order of the samples depend on the seed and the network, ne
 random numbers.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -27,55 +25,39 @@ from tacit_reproduction.tuning import bracket
 
 LOADERS = {"occupancy": occupancy, "susy": susy}
 OBJECTIVE = objectives.logistic(l2=1e-4)
-FRACTIONS = (1.0, 0.5)
-"""Shares of the samples that are dealt out at random; the rest goes by clusters, one per node."""
+FRACTIONS = (1.0, 0.5)  # shares of the samples that are dealt out at random; the rest goes by clusters, one per node
 METHODS: Mapping[str, Callable[..., Algorithm]] = {
-    "COL": algorithms.centralised_online,
-    "OPS": algorithms.online_push_sum,
+    "COL": algorithms.centralised_online, "OPS": algorithms.online_push_sum,
     "DOL-Symm": partial(algorithms.decentralised_symmetric, apart=True),
-    "DOL-Asymm": algorithms.decentralised_asymmetric,
-    "Local OGD": algorithms.local_online,
-}
-TUNING_OFFSET = 500
-"""From the first seed of a run to the first of those on which its steps are chosen."""
+    "DOL-Asymm": algorithms.decentralised_asymmetric, "Local OGD": algorithms.local_online}  # fmt: skip
+TUNING_OFFSET = 500  # from the first seed of a run to the first of those on which its steps are chosen
 
 
-class Network(NamedTuple):
-    """Random and strongly connected."""
-
+class Network(NamedTuple):  # random and strongly connected
     nodes: int
     neighbours: int
-    exact: bool = False
-    """Whether every node has so many neighbours; else their number is uniform from 1 on."""
+    exact: bool = False  # whether every node has so many neighbours; else their number is uniform from 1 on
 
 
-class Design(NamedTuple):
-    """The extent of a study."""
-
+class Design(NamedTuple):  # the extent of a study
     data: str
     main: Network
     sizes: tuple[int, ...]
     degrees: Mapping[tuple[int, bool], str]
     """Of the networks in the sweep over sizes: (neighbours, whether just so many) -> words."""
     dense: tuple[Network, ...]
-    starts: Mapping[str, float]
-    """Of each method's search for a step; decides its length, not its result."""
+    starts: Mapping[str, float]  # of each method's search for a step; decides its length, not its result
     seeds: int = 20
     tuning_seeds: int = 3
-    ratio: float = 2.0**0.5
-    """Of neighbouring steps on the grid."""
-    shared: bool = False
-    """Whether the step chosen at the first fraction serves at the others too."""
+    ratio: float = 2.0**0.5  # of neighbouring steps on the grid
+    shared: bool = False  # whether the step chosen at the first fraction serves at the others too
 
 
-class Task(NamedTuple):
-    """One method on one network, at all fractions."""
-
+class Task(NamedTuple):  # one method on one network, at all fractions
     design: Design
     method: str
     network: Network
-    first: int
-    """Seed."""
+    first: int  # seed
 
     @property
     def rounds(self) -> int:
@@ -85,13 +67,11 @@ class Task(NamedTuple):
 
 @functools.cache
 def load(name: str) -> Dataset:
-    """Load a data set, its columns standardised."""
     return LOADERS[name]().standardised()
 
 
 @functools.lru_cache(maxsize=256)
 def deal_out(name: str, nodes: int, fraction: float, seed: int) -> NDArray[np.int32]:
-    """Return (rows,) who holds which sample."""
     holder = np.empty(len(load(name).x), np.int32)
     for node, rows in enumerate(partition.stochastic_adversarial(load(name).x, nodes, fraction, seed=3 * seed)):
         holder[rows] = node
@@ -111,17 +91,12 @@ def losses(task: Task, fraction: float, step: float, first: int, seeds: int) -> 
     run = finished_run(
         METHODS[task.method](OBJECTIVE, step=step),
         lambda seed: random_digraph(nodes, neighbours, seed=3 * seed + 1, exact=exact),
-        lambda seed: stream(task, fraction, seed),
-        rounds=task.rounds,
-        repeats=seeds,
-        seed=first,
-        record_every=task.rounds,
-    )
+        lambda seed: stream(task, fraction, seed), rounds=task.rounds, repeats=seeds, seed=first,
+        record_every=task.rounds)  # fmt: skip
     return np.asarray(run.per_round["loss"], np.float64)
 
 
 def run(task: Task) -> dict[float, dict[str, Floats]]:
-    """Return the measures at every fraction, each with the best step of the grid."""
     design, rounds, found = task.design, np.arange(1, task.rounds + 1), {}
 
     @functools.cache

@@ -1,7 +1,5 @@
 """Study `diffusion-ijcnn1`: test error of ATC diffusion under noise (Rizk 2023, sec. 4.4.2, on other data)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +14,13 @@ from tacit_reproduction.table import Results
 from tacit_reproduction.verdict import Pair, fact, headline, judged, within
 
 AGENTS, STEP, RHO = 50, 0.5, 0.001
-NOISE_SIZE = 0.8**0.5
-"""sigma_g: the text's variance is 0.8."""
-LOSS = objectives.logistic(l2=2 * RHO)
-"""The text's penalty is rho ||w||^2."""
-POINTS = 50
-UNTOUCHED = 0.1
-"""Percentage points that a grid may cost."""
-PLACE = "figure 4.5"
+NOISE_SIZE = 0.8**0.5  # sigma_g: the text's variance is 0.8
+LOSS = objectives.logistic(l2=2 * RHO)  # the text's penalty is rho ||w||^2
+POINTS, PLACE = 50, "figure 4.5"
+UNTOUCHED = 0.1  # percentage points that a grid may cost
 
 
-class Cell(NamedTuple):
-    """One scheme of noise."""
-
+class Cell(NamedTuple):  # one scheme of noise
     noise: str
     rounds: int
 
@@ -48,19 +40,12 @@ def shared_out(samples: Samples, rounds: int, seed: int) -> Draws:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run ATC under one scheme; guessing has an error of 50."""
     cell, seeds, first = task
     samples = load()
     run = finished_run(
-        METHODS["ATC"](LOSS, STEP, mechanism(cell.noise, NOISE_SIZE)),
-        lambda seed: network(AGENTS, seed),
-        lambda seed: shared_out(samples, cell.rounds, seed),
-        rounds=cell.rounds,
-        repeats=seeds,
-        seed=first,
-        record={"models": lambda models: models},
-        record_every=max(1, cell.rounds // POINTS),
-    )
+        METHODS["ATC"](LOSS, STEP, mechanism(cell.noise, NOISE_SIZE)), lambda seed: network(AGENTS, seed),
+        lambda seed: shared_out(samples, cell.rounds, seed), rounds=cell.rounds, repeats=seeds, seed=first,
+        record={"models": lambda models: models}, record_every=max(1, cell.rounds // POINTS))  # fmt: skip
     models = run.recorded["models"]  # (seeds, points, agents, columns)
     return {**ijcnn1.errors(run.recorded_rounds, models, 1, samples), "digest": ijcnn1.digest(models)}
 
@@ -68,36 +53,24 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 def judge(results: Results) -> Judgement:
     found, ours = ijcnn1.schemes(results, PLACE, "agents' own models")
     same = bool(np.array_equal(results.of("digest", noise="local"), results.of("digest", noise="grid")))
-    said = f"{PLACE}, on Avazu: local noise does not change the test error"
-    claim = "Local graph-homomorphic noise leaves the run as it is to the bit"
+    said, local = f"{PLACE}, on Avazu: local noise does not change the test error", "Local graph-homomorphic noise"
     figure = f"recorded models of all agents are {'' if same else 'not '}those of the same grid without masks"
     apart = Pair("", *(results.of("settled", noise=noise) for noise in ("local", "none")))
-    near = f"Local graph-homomorphic noise moves the centroid's test error by less than {UNTOUCHED:g} points"
-    claims = [
-        fact(claim, same, figure, said, "rounds"),
-        judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds"),
-        *found.claims,
-    ]
+    near = f"{local} moves the centroid's test error by less than {UNTOUCHED:g} points"
+    exact = fact(f"{local} leaves the run as it is to the bit", same, figure, said, "rounds")
+    claims = [exact, judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds"), *found.claims]
     told = headline(
-        "Noise that cancels over the graph costs no test error, random noise does",
-        place=PLACE,
-        text="curves on Avazu: graph-homomorphic beside no noise, random above both",
-        ours=ours,
+        "Noise that cancels over the graph costs no test error, random noise does", place=PLACE,
+        text="curves on Avazu: graph-homomorphic beside no noise, random above both", ours=ours,
         why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
-        claims=claims[:-1],
-        seen_in="rounds",
-    )
+        claims=claims[:-1], seen_in="rounds")  # fmt: skip
     return Judgement(claims, [told], found.figures)
 
 
 STUDY = Study(
-    name="diffusion-ijcnn1",
-    title="Decentralised classification under noise that knows the graph",
-    source="Rizk (2023), sec. 4.4.2, figure 4.5, on other data",
-    minutes=1,
-    measure=over(cells, run, seeds=(20, 5), facts=ijcnn1.facts),
-    judge=judge,
-    tabled=("settled", "individual"),
+    name="diffusion-ijcnn1", title="Decentralised classification under noise that knows the graph",
+    source="Rizk (2023), sec. 4.4.2, figure 4.5, on other data", minutes=1,
+    measure=over(cells, run, seeds=(20, 5), facts=ijcnn1.facts), judge=judge, tabled=("settled", "individual"),
     method=f"""
 The text's data are click-through data with a million columns (Avazu); ijcnn1, which the text uses in another chapter,
 takes their place. {AGENTS} agents, logistic loss with {RHO:g} ||w||^2, mu = {STEP:g}, Laplace noise of variance 0.8,
@@ -106,5 +79,4 @@ adapt then combine, gradients of one sample drawn with repetition, small worlds 
 Always saying no is wrong on 10 % of the rows, which hides what noise does: each seed takes all positive rows and as
 many negative ones, and test error is the mean of both classes' errors. As in the text agents differ by Gaussian noise
 on their features, of a standard deviation uniform from 0 to {DATA_NOISE:g}. Nothing is clipped, as in the text, and so
-nothing is promised per record.""",
-)
+nothing is promised per record.""")  # fmt: skip

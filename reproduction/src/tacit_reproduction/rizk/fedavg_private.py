@@ -1,7 +1,5 @@
 """Study `fedavg-private`: noise on models or on updates (Rizk 2023, sec. 2.6.4)."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,11 +8,9 @@ import numpy as np
 
 from tacit import algorithms, graphs, objectives
 from tacit.privacy import laplace_of_size, unprotected
-from tacit.privacy.mechanisms import Perturbs
 from tacit.streams import linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk import settings
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, climb, in_decibels, noise_by_round, piecewise, stretches
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Floats, Results, Row, decibels, late
 from tacit_reproduction.verdict import Pair, above, below, fact, headline, judged, slopes, within
@@ -24,15 +20,12 @@ STEP, VARIANCE = 0.2, 0.02
 LOCAL_STEPS, BATCH_SIZES, SIZES = (1, 10), (1, 10), (50, 150)
 """Ranges of E_k, the text's, of B_k, which it gives for its first experiment only, and of N_k, which it does not."""
 LOSS = objectives.squared(l2=RIDGE)
-CLIP = 1.0
-"""Of the question how private the two are: bounds a record's gradient of half the loss."""
+CLIP = 1.0  # of the question how private the two are: bounds a record's gradient of half the loss
 WORDS = {"none": "no noise", "models": "noise on models", "updates": "noise on updates"}
 NOISY, SLOPE_SPARE = ("models", "updates"), 0.1
 
 
-class Task(NamedTuple):
-    """One kind of noise, at steps and variances one after the other."""
-
+class Task(NamedTuple):  # one kind of noise, at steps and variances one after the other
     noise: str
     steps: tuple[float, ...]
     variances: tuple[float, ...]
@@ -54,41 +47,27 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one kind of noise; how many samples clients have and take, and their steps, are the same for all seeds."""
     task, seeds, first = given
     own = np.random.default_rng(CLIENTS)
     sizes, local, batch = (own.integers(low, high + 1, CLIENTS) for low, high in (SIZES, LOCAL_STEPS, BATCH_SIZES))
     drawn = [linear_regression(CLIENTS, SIZES[1], DIMENSIONS, seed) for seed in range(first, first + seeds)]
     best = np.stack([each.optima(RIDGE, sizes)[0] for each in drawn])[:, None]
+    clients: dict[str, Any] = {"cohort": COHORT, "local_steps": local.tolist(), "batch_size": batch.tolist()}
     steps, variances, lengths = (list(values) for values in zip(*task.settings(), strict=True))
-    noise = unprotected
+    noise, places = unprotected, {"models": ("model", 1), "updates": ("gradient", PER_TEXT_STEP)}
     if task.noise != "none":  # on updates it is on our gradients, which are half as large
-        ours = 1 if task.noise == "models" else PER_TEXT_STEP
-        place: Perturbs = "model" if task.noise == "models" else "gradient"
-        noise = laplace_of_size(math.sqrt(VARIANCE) / ours, task.clip, perturbs=place)
+        place, ours = places[task.noise]
+        noise = laplace_of_size(math.sqrt(VARIANCE) / ours, task.clip, perturbs=place)  # type: ignore[arg-type]
         if task.clip is None:
-            noise = settings.noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
+            noise = noise_by_round(noise, [math.sqrt(variance) / ours for variance in variances], lengths)
     outcome = finished_run(
-        algorithms.fedavg(
-            LOSS,
-            settings.piecewise([PER_TEXT_STEP * step for step in steps], lengths),
-            noise,
-            cohort=COHORT,
-            local_steps=local.tolist(),
-            batch_size=batch.tolist(),
-        ),
-        graphs.star_roles(CLIENTS),
-        lambda seed: drawn[seed - first].stream(sizes),
-        rounds=sum(lengths),
-        repeats=seeds,
-        seed=first,
-        evaluate="cohort",
-        record={"server": lambda models: models[0]},  # the server's model speaks for all of its clients
-        record_every=3,
-    )
+        algorithms.fedavg(LOSS, piecewise([PER_TEXT_STEP * s for s in steps], lengths), noise, **clients),
+        graphs.star_roles(CLIENTS), lambda seed: drawn[seed - first].stream(sizes), rounds=sum(lengths),
+        repeats=seeds, seed=first, evaluate="cohort", record={"server": lambda models: models[0]}, record_every=3,
+    )  # fmt: skip
     deviation = np.square(np.asarray(outcome.recorded["server"], np.float64) - best).sum(axis=-1)
     rows = []
-    for number, (rounds, msd) in enumerate(settings.stretches(outcome.recorded_rounds, deviation, lengths)):
+    for number, (rounds, msd) in enumerate(stretches(outcome.recorded_rounds, deviation, lengths)):
         factors = {"noise": task.noise, "step": steps[number], "variance": variances[number], "clip": task.clip or 0.0}
         measures: dict[str, Any] = {"rounds": rounds, "msd": msd, "settled": decibels(late(msd))}
         if outcome.privacy.guarantee is not None:
@@ -137,29 +116,22 @@ def judge(results: Results) -> Judgement:
     headlines = [
         headline(
             "Noise on updates harms far less than the same noise on models, which asks for a trade-off in mu",
-            place="figures 2.6 and 2.7",
-            text="curves without numbers",
+            place="figures 2.6 and 2.7", text="curves without numbers",
             ours=f"MSD in dB: {', '.join(f'{WORDS[noise]} {settled(noise).mean():.1f}' for noise in WORDS)}",
             why="A step carries mu times an update's noise, and all of a model's: hence the distance, the growth "
             f"with mu and the trade-off. It is no gain at equal privacy, where both are the very same noise: {told}.",
-            claims=claims,
-            seen_in="steps",
-        ),
+            claims=claims, seen_in="steps"),
         headline(
             "Large noise makes the algorithm diverge, sooner where models are shared",
-            place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)",
-            text="it diverges at lower sigma_g^2",
+            place="figure 2.7 (c), (d); likewise 2.5 (b) and 3.3 (a)", text="it diverges at lower sigma_g^2",
             ours=f"{figure}; {linear.figure}",
             why="The risks are quadratic: noise enters a linear recursion, w <- M w + b + noise. What it adds to the "
             "MSD is in proportion to its variance, and whether the recursion converges depends on M alone, made of "
             "features and steps. No variance of the noise makes it diverge.",
-            claims=[diverges],
-            seen_in="variances",
-        ),
-    ]
+            claims=[diverges], seen_in="variances")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)", "log_x": True}
-    swept = free.keep(lambda row: row.factors["variance"] in (0.0, VARIANCE))
-    first, text = swept.where(step=STEP), free.where(step=STEP).keep(lambda row: row.factors["noise"] != "none")
+    swept = free.where(variance=(0.0, VARIANCE))
+    first, text = swept.where(step=STEP), free.where(step=STEP, noise=NOISY)
     figures = [
         curves(first, "learning", "MSD round by round", "As figure 2.6.", "msd", change=decibels, **y),
         dots(swept, "steps", "Settled MSD by mu", "As figure 2.7 (a), (b).", "settled", x="step", **y),
@@ -169,17 +141,12 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="fedavg-private",
-    title="Private federated averaging: noise on models or on updates",
-    source="Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7",
-    minutes=2,
-    measure=over(tasks, run, seeds=(20, 6)),
-    judge=judge,
-    tabled=("settled",),
+    name="fedavg-private", title="Private federated averaging: noise on models or on updates",
+    source="Rizk (2023), sec. 2.6.4, figures 2.6 and 2.7", minutes=2, measure=over(tasks, run, seeds=(20, 6)),
+    judge=judge, tabled=("settled",),
     method=f"""
 The server calls {COHORT} of {CLIENTS:,} clients in a round; each takes 1 to 10 local steps with mu / E_k on 1 to 10 of
 its 50 to 150 samples. rho = {RIDGE:g}; feature covariances have eigenvalues from 0.5 to 1.5, data noise 0.01 to 0.1:
 of these ranges the text gives the first only. MSD is (2.73), over the second half of each setting's rounds; steps and
 variances are swept one after the other in one run. The clip, {CLIP:g} for a record's gradient of half the loss, is of
-the question on privacy alone.""",
-)
+the question on privacy alone.""")  # fmt: skip

@@ -1,7 +1,5 @@
 """Study `gfl-classification`: test error of the servers' centroid (Rizk 2023, sec. 3.5.2, on other data)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +14,14 @@ from tacit_reproduction.table import Results
 SERVERS, CLIENTS, COHORT = 5, 10, 3
 """The text does not say how many clients a server calls, nor how servers are linked: a ring."""
 STEP, RHO = 0.5, 0.03
-NOISE_SIZE = 0.6**0.5
-"""sigma_g: the text's variance is 0.6."""
+NOISE_SIZE = 0.6**0.5  # sigma_g: the text's variance is 0.6
 SIZES, LOCAL_STEPS, BATCH_SIZES = (50, 250), (1, 10), (5, 10)
 """Ranges by client: the text shares 5,101 rows among 50 clients unequally."""
-LOSS = objectives.logistic(l2=2 * RHO)
-"""The text's penalty is rho ||w||^2."""
-RECORD_EVERY, LAST = 5, 10
-"""Servers' own errors are averaged over the last of the recorded rounds."""
+LOSS = objectives.logistic(l2=2 * RHO)  # the text's penalty is rho ||w||^2
+RECORD_EVERY, LAST = 5, 10  # Servers' own errors are averaged over the last of the recorded rounds
 
 
-class Cell(NamedTuple):
-    """One scheme of noise."""
-
+class Cell(NamedTuple):  # one scheme of noise
     noise: str
     rounds: int
 
@@ -51,24 +44,15 @@ def shared_out(samples: Samples, seed: int) -> Stream:
 
 
 def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
-    """Run one scheme; a server's model speaks for its clients."""
     cell, seeds, first = task
     samples, rng = load(), np.random.default_rng(SERVERS * CLIENTS)
     local, batch = (rng.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
-    noise = mechanism(cell.noise, NOISE_SIZE)
+    clients: dict[str, Any] = {"cohort": COHORT, "local_steps": local, "batch_size": batch}
     run = finished_run(
-        algorithms.graph_federated(
-            LOSS, STEP, server_mechanism=noise, cohort=COHORT, local_steps=local, batch_size=batch
-        ),
+        algorithms.graph_federated(LOSS, STEP, server_mechanism=mechanism(cell.noise, NOISE_SIZE), **clients),
         graphs.federation(graphs.ring(SERVERS).with_weights("metropolis"), CLIENTS),
-        lambda seed: shared_out(samples, seed),
-        rounds=cell.rounds,
-        repeats=seeds,
-        seed=first,
-        evaluate="cohort",
-        record={"servers": lambda models: models[::CLIENTS]},
-        record_every=RECORD_EVERY,
-    )
+        lambda seed: shared_out(samples, seed), rounds=cell.rounds, repeats=seeds, seed=first, evaluate="cohort",
+        record={"servers": lambda models: models[::CLIENTS]}, record_every=RECORD_EVERY)  # fmt: skip
     return errors(run.recorded_rounds, np.asarray(run.recorded["servers"], np.float64), LAST, samples)
 
 
@@ -77,16 +61,11 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="gfl-classification",
-    title="Graph federated learning: test error under noise between servers",
-    source="Rizk (2023), sec. 3.5.2, figure 3.5, on other data",
-    minutes=1,
-    measure=over(cells, run, seeds=(20, 6), facts=facts),
-    judge=judge,
-    tabled=("settled", "individual"),
+    name="gfl-classification", title="Graph federated learning: test error under noise between servers",
+    source="Rizk (2023), sec. 3.5.2, figure 3.5, on other data", minutes=1,
+    measure=over(cells, run, seeds=(20, 6), facts=facts), judge=judge, tabled=("settled", "individual"),
     method=f"""
 ijcnn1 in place of Avazu, with as many rows of both classes, {SIZES[0]} to {SIZES[1]} per client, and noise of each
 client's own size on its features, as in diffusion-ijcnn1. {SERVERS} servers on a ring with {CLIENTS} clients each call
 {COHORT} of them in a round, who take 1 to 10 local steps on 5 to 10 rows. Logistic loss, rho = {RHO:g}, mu = {STEP:g},
-Laplace noise of variance 0.6 between servers, none below them.""",
-)
+Laplace noise of variance 0.6 between servers, none below them.""")  # fmt: skip

@@ -1,7 +1,5 @@
 """Study `gfl-regression`: servers on a graph and noise between them (Rizk 2023, sec. 3.5.1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product
@@ -12,19 +10,27 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk import settings
-from tacit_reproduction.rizk.diffusion import WORDS, mechanism, network
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, climb, in_decibels
+from tacit_reproduction.rizk.diffusion import (
+    PER_TEXT_STEP,
+    WORDS,
+    climb,
+    deviations,
+    in_decibels,
+    mechanism,
+    network,
+    noise_by_round,
+    piecewise,
+    stretches,
+)
 from tacit_reproduction.study import Judgement, Study, finished_run, over
-from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
 
 SERVERS, CLIENTS, COHORT, SAMPLES, DIMENSIONS = 10, 100, 11, 100, 2
 RIDGE, STEP, VARIANCE = 0.1, 0.7, 0.1
 LOCAL_STEPS, BATCH_SIZES = (1, 10), (5, 10)
 LOSS = objectives.squared(l2=RIDGE)
-COVARIANCES = {"0.2 to 0.5": (0.2, 0.5), "0.5 to 1.5": (0.5, 1.5), "0.06 to 0.2": (0.06, 0.2)}
-COVARIANCES["0.02 to 0.1"] = (0.02, 0.1)
+COVARIANCES = {f"{a:g} to {b:g}": (a, b) for a, b in ((0.2, 0.5), (0.5, 1.5), (0.06, 0.2), (0.02, 0.1))}
 """Ranges of the eigenvalues of the clients' covariances, which are "randomly generated"."""
 PLACES = tuple(product(COVARIANCES, ("small world", "ring", "random tree")))
 """Covariances and network of the servers; the text gives none."""
@@ -36,12 +42,9 @@ class Task(NamedTuple):
     """One scheme of noise: the text's setting on several data and networks, or one after the other on the first."""
 
     noise: str
-    places: tuple[tuple[str, str], ...]
-    """Covariances and network."""
-    settings: tuple[tuple[float, float], ...] = ((STEP, VARIANCE),)
-    """Steps and variances."""
-    rounds: int = 200
-    """Of a setting at least."""
+    places: tuple[tuple[str, str], ...]  # covariances and network
+    settings: tuple[tuple[float, float], ...] = ((STEP, VARIANCE),)  # steps and variances
+    rounds: int = 200  # of a setting at least
 
 
 def tasks(quick: bool) -> list[Task]:
@@ -53,53 +56,38 @@ def tasks(quick: bool) -> list[Task]:
 
 
 def data(covariance: str, seed: int) -> LinearRegression:
-    """Draw the data of one seed: every client has its own covariance and noise."""
     return linear_regression(SERVERS * CLIENTS, SAMPLES, DIMENSIONS, seed, feature_variance=COVARIANCES[covariance])
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one scheme; how many steps and samples clients take is the same for all seeds."""
     task, seeds, first = given
     places = [(*place, seed) for place in task.places for seed in range(first, first + seeds)]
     drawn = [data(covariance, seed) for covariance, _, seed in places]
     own = np.random.default_rng(SERVERS * CLIENTS)
     local, batch = (own.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
-    lengths = [
-        max(task.rounds, round(30 / step)) for step, _ in task.settings
-    ]  # at small steps until well after it settled
+    lengths = [max(task.rounds, round(30 / step)) for step, _ in task.settings]  # long enough at small steps to settle
     sizes = [math.sqrt(variance) for _, variance in task.settings]
-    noise = mechanism(task.noise, sizes[0])
+    noise, steps = mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
     outcome = finished_run(
         algorithms.graph_federated(
-            LOSS,
-            settings.piecewise([PER_TEXT_STEP * step for step, _ in task.settings], lengths),
-            server_mechanism=noise if task.noise == "none" else settings.noise_by_round(noise, sizes, lengths),
-            cohort=COHORT,
-            local_steps=local,
-            batch_size=batch,
-        ),
+            LOSS, piecewise(steps, lengths),
+            server_mechanism=noise if task.noise == "none" else noise_by_round(noise, sizes, lengths),
+            cohort=COHORT, local_steps=local, batch_size=batch),
         lambda k: graphs.federation(network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
-        lambda k: drawn[k - first].stream(),
-        rounds=sum(lengths),
-        repeats=len(places),
-        seed=first,
-        evaluate="cohort",
-        record={"servers": lambda models: models[::CLIENTS]},  # a server's model speaks for its clients
-        record_every=2,
-    )
-    both = settings.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
-    cut = zip(*(settings.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
+        lambda k: drawn[k - first].stream(), rounds=sum(lengths), repeats=len(places), seed=first,
+        evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2)  # fmt: skip
+    both = deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
+    cut = zip(*(stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
     for (step, variance), ((rounds, centroid), (_, own)) in zip(task.settings, cut, strict=True):
-        measures = {"rounds": rounds, "centroid": centroid, "settled": decibels(late(centroid))}
-        measures["individual"] = decibels(late(own))
+        settled = {"settled": decibels(late(centroid)), "individual": decibels(late(own))}
         common: dict[str, Factor] = {"kind": kind, "noise": task.noise, "step": step, "variance": variance}
-        rows += settings.parted(common, ({"covariance": c, "network": n} for c, n in task.places), seeds, measures)
+        where = ({"covariance": c, "network": n} for c, n in task.places)
+        rows += parted(common, where, seeds, {"rounds": rounds, "centroid": centroid, **settled})
     return rows
 
 
 def tracked(here: Results, where: str) -> list[Claim]:
-    """Judge figure 3.2."""
     none, homomorphic, random = (here.of("settled", noise=noise) for noise in NOISES)
     near = f"Centroid MSD under graph-homomorphic noise is within {CLOSE:g} dB of that without noise: {where}"
     far = f"Centroid MSD under random noise is at least {FAR:g} dB above that without and under homomorphic: {where}"
@@ -110,14 +98,12 @@ def tracked(here: Results, where: str) -> list[Claim]:
 
 
 def own(here: Results, where: str) -> list[Claim]:
-    """Judge figure 3.3 (b)."""
     claim = f"Mean individual MSD is lower under graph-homomorphic than under random noise: {where}"
     pair, said = Pair("", *(here.of("individual", noise=noise) for noise in NOISES[1:])), "figure 3.3 (b): better"
     return [in_decibels(claim, pair, below(), said, "individual")]
 
 
 def of_sweeps(swept: Results) -> list[Claim]:
-    """Judge figures 3.3 and 3.4."""
     steps = sorted(swept.where(variance=VARIANCE).levels("step"))
     variances = sorted(swept.where(step=STEP).levels("variance"))
 
@@ -157,27 +143,18 @@ def judge(results: Results) -> Judgement:
     headlines = [
         headline(
             "Graph-homomorphic noise between servers tracks no noise, random noise is far worse",
-            place="figure 3.2",
-            text="curves of the centroid's MSD",
-            ours=levels("settled"),
+            place="figure 3.2", text="curves of the centroid's MSD", ours=levels("settled"),
             why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ "
             "do not average to the mean's: their difference goes with the square of the features, so that the larger "
             "these are, the more of the noise is seen in the centroid. The text gives neither covariances nor its "
             "graph.",
-            sweep={name: tracked(of, name) for name, of in here.items()},
-            seen_in="centroid",
-        ),
+            sweep={name: tracked(of, name) for name, of in here.items()}, seen_in="centroid"),
         headline(
-            "The servers' own models are better under graph-homomorphic noise",
-            place="figure 3.3 (b)",
-            text="better for a fixed variance, though it does not seem significant",
-            ours=levels("individual"),
+            "The servers' own models are better under graph-homomorphic noise", place="figure 3.3 (b)",
+            text="better for a fixed variance, though it does not seem significant", ours=levels("individual"),
             why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random "
             "noise is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
-            sweep={name: own(of, name) for name, of in here.items()},
-            seen_in="individual",
-        ),
-    ]
+            sweep={name: own(of, name) for name, of in here.items()}, seen_in="individual")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
     louder, steps, seen = swept.where(step=STEP), swept.where(variance=VARIANCE), places.where(network="small world")
     drawn: dict[str, Any] = {"x": "covariance", "panels": "network", **y}
@@ -192,13 +169,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="gfl-regression",
-    title="Graph federated learning: noise between servers",
-    source="Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4",
-    minutes=5,
-    measure=over(tasks, run, seeds=(20, 5)),
-    judge=judge,
-    tabled=("settled", "individual"),
+    name="gfl-regression", title="Graph federated learning: noise between servers",
+    source="Rizk (2023), sec. 3.5.1, figures 3.2 to 3.4", minutes=5, measure=over(tasks, run, seeds=(20, 5)),
+    judge=judge, tabled=("settled", "individual"),
     method=f"""
 {SERVERS} servers call {COHORT} of {CLIENTS} clients each, who take 1 to 10 local steps with mu / E on 5 to 10 of their
 {SAMPLES} samples; servers mix with Metropolis weights. rho = {RIDGE:g}, mu = {STEP:g}, Laplace noise of variance
@@ -206,5 +179,4 @@ STUDY = Study(
 
 The text gives neither its graph nor its covariances: four ranges of eigenvalues, and small worlds (4 neighbours, 30 %
 rewired), a ring and random trees. "Tracks" is within {CLOSE:g} dB, "worse" at least {FAR:g} dB. Steps and variances are
-swept with the first of these, one after the other in one run.""",
-)
+swept with the first of these, one after the other in one run.""")  # fmt: skip

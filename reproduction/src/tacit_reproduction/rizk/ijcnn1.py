@@ -1,7 +1,5 @@
 """Rows, errors and noise schemes of the studies of Rizk (2023) on ijcnn1, in place of its click-through data."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from typing import Any, NamedTuple
@@ -18,15 +16,12 @@ from tacit_reproduction.table import Floats, Results, Row, late
 from tacit_reproduction.verdict import Pair, below, judged, not_worse
 
 SHOWN = ("none", "homomorphic", "random", "local")
-AT_ONCE = 100
-"""Models that are judged together, so that their scores fit into memory."""
+AT_ONCE = 100  # models that are judged together, so that their scores fit into memory
 DATA_NOISE = 0.5
 """An agent's features get Gaussian noise of its own standard deviation, uniform from 0 to this; columns have 1."""
 
 
-class Samples(NamedTuple):
-    """Rows, the last column of which is a constant."""
-
+class Samples(NamedTuple):  # rows, the last column of which is a constant
     x: NDArray[np.float32]
     y: NDArray[np.float32]
     test_x: NDArray[np.float32]
@@ -46,8 +41,7 @@ def load(standardised: bool = True) -> Samples:
 
 
 def facts(quick: bool) -> dict[str, Any]:
-    samples = load()
-    rows = 2 * int((samples.y > 0).sum())
+    samples, rows = load(), 2 * int((load().y > 0).sum())
     return {"data": f"{samples.description}: {rows:,} of {len(samples.y):,} training rows, all test rows."}
 
 
@@ -63,7 +57,7 @@ def balanced_error(weights: Any, samples: Samples) -> Floats:
     positive = samples.test_y > 0
     found = []
     for begin in range(0, len(flat), AT_ONCE):
-        wrong = samples.test_y[:, None] * (samples.test_x @ flat[begin : begin + AT_ONCE].T) <= 0
+        wrong = samples.test_y[:, None] * (samples.test_x @ flat[begin:][:AT_ONCE].T) <= 0
         found.append(50 * (wrong[positive].mean(axis=0) + wrong[~positive].mean(axis=0)))
     return np.asarray(np.concatenate(found).reshape(weights.shape[:-1]), np.float64)
 
@@ -82,13 +76,12 @@ def errors(rounds: Any, models: Any, last: int, samples: Samples) -> dict[str, A
 
 
 def digest(models: Any) -> NDArray[np.uint8]:
-    """Return the SHA-256 of all bits."""
     return np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
 
 
 def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
     """Judge schemes of noise by "settled" errors of the centroid and "individual" ones: the last claim is our own."""
-    shown = results.keep(lambda row: row.factors["noise"] in SHOWN)
+    shown = results.where(noise=SHOWN)
     settled, own = ({n: shown.of(name, noise=n) for n in shown.levels("noise")} for name in ("settled", "individual"))
     text = f"{place}, on Avazu: graph-homomorphic noise does not hinder the test error, random noise does"
     near = "The centroid's test error under graph-homomorphic noise is no worse than without noise"
@@ -99,10 +92,8 @@ def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
     both = Results(Row({"noise": n, "model": name}, {"error": of[n]}) for name, of in models for n in of)
     close, words = Pair("", settled["homomorphic"], settled["none"]), {"unit": " %", "text": text, "seen_in": "rounds"}
     claims = [
-        not_worse(near, close, **words),
-        judged(low, apart, below(), **words),
-        judged(order, Pair("", own["homomorphic"], own["random"]), below(), unit=" %", seen_in="schemes"),
-    ]
+        not_worse(near, close, **words), judged(low, apart, below(), **words),
+        judged(order, Pair("", own["homomorphic"], own["random"]), below(), unit=" %", seen_in="schemes")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "y": "test error (%)", "words": WORDS}
     figures = [
         curves(shown, "rounds", "Test error of the centroid", f"As {place}: mean of both classes.", "centroid", **y),

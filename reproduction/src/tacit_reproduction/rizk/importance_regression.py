@@ -1,7 +1,5 @@
 """Study `isfedavg-regression`: importance sampling of clients and records (Rizk 2023, secs. 2.6.1 and 2.6.3)."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -10,15 +8,14 @@ import numpy as np
 from tacit import objectives
 from tacit.streams import Batch, LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, in_decibels
 from tacit_reproduction.rizk.importance_ijcnn1 import Star, around_servers
-from tacit_reproduction.rizk.settings import PER_TEXT_STEP, in_decibels, parted
 from tacit_reproduction.study import Judgement, Study, over
-from tacit_reproduction.table import Factor, Floats, Results, Row, decibels
+from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, judged
 
 DIM, RIDGE, STEP = 2, 1e-3, 0.01
-FEATURES, NOISE = (0.5, 1.5), (0.01, 0.1)
-"""Narrow ranges of variances, uniform: the text's are "randomly generated"."""
+FEATURES, NOISE = (0.5, 1.5), (0.01, 0.1)  # narrow ranges of variances, uniform: the text's are "randomly generated"
 CENTRES, DECADES = (10**-0.5, 10**-1.5), (3.0, 5.0)
 """Of wide ranges, uniform as logarithms: at width 1 features have 0.01 to 10, noise 1e-4 to 10."""
 DATA = {"narrow": (0.0, 1.0), "half wide": (0.5, 1.0), "wide": (1.0, 1.0)}
@@ -30,16 +27,12 @@ EXTENTS = {False: (300, 100, 800, 400), True: (60, 30, 500, 340)}
 """Quick -> clients, samples, rounds, and after how many of these the steady state begins."""
 TEXT_GAIN, NEAR, AS_GOOD, EARLY = 13.1, 1.0, 0.5, 60
 """dB: the text's, give or take, and what counts as no worse; rounds in which speed is told."""
-BEYOND_MEASURE = 1e6
-"""A model has diverged once its MSD is so many times the first one's."""
+BEYOND_MEASURE = 1e6  # A model has diverged once its MSD is so many times the first one's
 
 
-class Task(NamedTuple):
-    """One program."""
-
+class Task(NamedTuple):  # one program
     rule: str
-    problems: tuple[tuple[str, float], ...]
-    """Data, and factors on all noise v_k, the text's way to a larger xi."""
+    problems: tuple[tuple[str, float], ...]  # Data, and factors on all noise v_k, the text's way to a larger xi
     quick: bool
     cohort: int = 6
     most_steps: int = 5
@@ -60,12 +53,9 @@ def data_of(name: str, loud: float, clients: int, samples: int, seed: int) -> Li
     """Draw one repeat's samples; what a problem does not change is the same for all problems."""
     width, contrast = DATA[name]
     if width == 0:
-        plain, others = (
-            linear_regression(
-                clients, samples, DIM, seed, feature_variance=FEATURES, noise_variance=(NOISE[0] * by, NOISE[1] * by)
-            )
-            for by in (loud**2, (loud * contrast) ** 2)
-        )
+        louder = [(NOISE[0] * by, NOISE[1] * by) for by in (loud**2, (loud * contrast) ** 2)]
+        sizes: dict[str, Any] = {"feature_variance": FEATURES}
+        plain, others = (linear_regression(clients, samples, DIM, seed, noise_variance=of, **sizes) for of in louder)
         few = round(NOISY_SHARE * clients) if contrast > 1 else 0
         return plain._replace(y=np.concatenate([others.y[:few], plain.y[few:]]))
     plain = linear_regression(clients, samples, DIM, seed, feature_variance=(1, 1), noise_variance=(1, 1))
@@ -78,7 +68,6 @@ def data_of(name: str, loud: float, clients: int, samples: int, seed: int) -> Li
 
 
 def run(given: tuple[Task, int, int]) -> list[Row]:
-    """Run one rule on all its problems and seeds at once."""
     task, seeds, first = given
     clients, samples, rounds, steady = EXTENTS[task.quick]
     drawn = [data_of(*problem, clients, samples, first + s) for problem in task.problems for s in range(seeds)]
@@ -86,27 +75,22 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     best, sizes = np.array([common for common, _ in optima]), np.full(clients, samples)
     stars = [Star(Batch(data.x, data.y), sizes, best[k], first + k % seeds) for k, data in enumerate(drawn)]
 
-    def square(models: Floats) -> Floats:
+    def square(models: Floats) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.sum((models.astype(np.float64) - best) ** 2, axis=1)
-        return np.where(np.isnan(found), np.inf, found)
+            return np.nan_to_num(np.sum((models.astype(np.float64) - best) ** 2, axis=1), nan=np.inf, posinf=np.inf)
 
-    step = PER_TEXT_STEP * STEP
-    at, msd = around_servers(LOSS, step, task.rule, stars, square, rounds, 20, task.cohort, task.most_steps)
+    extent = (rounds, 20, task.cohort, task.most_steps)
+    at, msd = around_servers(LOSS, PER_TEXT_STEP * STEP, task.rule, stars, square, *extent)
     measures = {
-        "rounds": at,
-        "msd": msd,
-        "settled": decibels(msd[:, at > steady].mean(axis=1)),
+        "rounds": at, "msd": msd, "settled": decibels(msd[:, at > steady].mean(axis=1)),
         "early": decibels(msd[:, np.searchsorted(at, EARLY)]),
         "diverged": (~(msd[:, -1] < BEYOND_MEASURE * np.sum(best**2, axis=1))).astype(float),
-        "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima]),
-    }
+        "xi": np.array([np.linalg.norm(local - common, axis=1).max() for common, local in optima])}  # fmt: skip
     common: dict[str, Factor] = {"rule": task.rule, "cohort": task.cohort, "steps": task.most_steps}
     return parted(common, ({"data": name, "loud": loud} for name, loud in task.problems), seeds, measures)
 
 
 def leads(here: Results, rule: str, other: str = "uniform", measure: str = "settled") -> list[Pair]:
-    """Compare two rules on narrow and on wide data: the first minus the second."""
     both = (rule, other)
     return [Pair(f"{rule}, {data}", *(here.of(measure, rule=name, data=data) for name in both)) for data in ENDS]
 
@@ -134,11 +118,8 @@ def of_ranges(plain: Results, louder: Results) -> list[Claim]:
         said = "figure 2.4: does not change much; without the factor 1 / E_k it would deteriorate"
         found.append(in_decibels(claim, changes(local, "steps")[0], below(AS_GOOD), said))
     said = "figure 2.5 (a): as xi increases both worsen, ISFedAvg always does better"
-    ahead = [
-        pair._replace(name=f"{pair.name}, noise x {loud:g}")
-        for loud in louder.levels("loud")
-        for pair in leads(louder.where(loud=loud), "optimal")
-    ]
+    every = ((loud, pair) for loud in louder.levels("loud") for pair in leads(louder.where(loud=loud), "optimal"))
+    ahead = [pair._replace(name=f"{pair.name}, noise x {loud:g}") for loud, pair in every]
     found.append(in_decibels("A larger xi makes both worse", changes(louder, "loud")[0], above(), said, "xi"))
     found.append(in_decibels("Importance sampling is better at every xi", ahead, below(), said, "xi"))
     runs = [row.measures["diverged"] for row in louder.where(rule="uniform").rows]
@@ -164,30 +145,21 @@ def judge(results: Results) -> Judgement:
     current = {name: leads(main, "current", "optimal", name) for name in ("settled", "early")}
     faster = f"Current probabilities are ahead of optimal ones in round {EARLY}"
     claims = [
-        better,
-        *sizes.values(),
-        in_decibels(f"Approximate importance {lower}", near, below(), place, "learning"),
+        better, *sizes.values(), in_decibels(f"Approximate importance {lower}", near, below(), place, "learning"),
         in_decibels(as_good, leads(main, "sampled", "optimal"), below(AS_GOOD), f"{place}: just as well", "learning"),
         in_decibels("Current ones settle below optimal ones", current["settled"], below(), f"{place}: outperforms"),
         in_decibels(faster, current["early"], below(), f"{place}: converges faster", "learning"),
-        *of_ranges(plain, louder),
-    ]
+        *of_ranges(plain, louder)]  # fmt: skip
     told = headline(
-        "Importance sampling lowers the MSD of federated averaging",
-        place=place,
-        text=f"by {TEXT_GAIN:g} dB",
+        "Importance sampling lowers the MSD of federated averaging", place=place, text=f"by {TEXT_GAIN:g} dB",
         ours=f"by {', '.join(gains.values())}",
         why="The gain is the mean square of gradient norms, of clients and records, over the square of their mean: "
         'what heterogeneity is put in comes out. The text\'s covariances and noise are "randomly generated", without a '
         "range. Where variances differ by a factor of ten there are a few dB to gain by any probabilities; the text's "
         "size takes norms that differ by orders of magnitude, as those of the wide ranges do, or of few loud clients.",
-        claims=[better],
-        sweep={name: [size] for name, size in sizes.items()},
-        seen_in="data",
-    )
+        claims=[better], sweep={name: [size] for name, size in sizes.items()}, seen_in="data")  # fmt: skip
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
-    at_ends = main.keep(lambda row: row.factors["data"] in ENDS)
-    both = main.keep(lambda row: row.factors["rule"] in BOTH)
+    at_ends, both = main.where(data=ENDS), main.where(rule=BOTH)
     said = "As figure 2.5 (a); xi is in proportion to the noise."
     figures = [
         curves(at_ends, "learning", "MSD", "As figure 2.1.", "msd", panels="data", change=decibels, **y),
@@ -198,13 +170,9 @@ def judge(results: Results) -> Judgement:
 
 
 STUDY = Study(
-    name="isfedavg-regression",
-    title="Federated averaging under importance sampling: regression",
-    source="Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5",
-    minutes=4,
-    measure=over(tasks, run, seeds=(20, 8)),
-    judge=judge,
-    tabled=("settled", "diverged", "xi"),
+    name="isfedavg-regression", title="Federated averaging under importance sampling: regression",
+    source="Rizk (2023), secs. 2.6.1 and 2.6.3, figures 2.1 and 2.3-2.5", minutes=4,
+    measure=over(tasks, run, seeds=(20, 8)), judge=judge, tabled=("settled", "diverged", "xi"),
     method=f"""
 300 clients around one server, 100 samples each, rho = {RIDGE:g}, batches of 1 to 10 and 1 to 5 local steps by client, 6
 clients a round, mu = {STEP:g} (the text's loss has no factor 1/2). The MSD is that of the server's model from (2.74),
@@ -215,5 +183,4 @@ uniform as logarithms, 0.01 to 10 for features and 1e-4 to 10 for noise; half wi
 client in twenty has noise 10, 30 or 100 times as large, on the narrow ranges.
 
 Uniform sampling is without replacement, as the other rules are; a tenth of every importance sampling is uniform, which
-costs 0.46 dB of a gain at most. Not private: norms of gradients leave as they are.""",
-)
+costs 0.46 dB of a gain at most. Not private: norms of gradients leave as they are.""")  # fmt: skip
