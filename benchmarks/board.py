@@ -130,7 +130,7 @@ def writing(folder: Path, agents: int) -> dict[str, Any]:
     seconds = turns({"without": plain, "with": written})
     found = cost(seconds["with"], seconds["without"])
     print(
-        f"{agents:,} agents: {np.median(seconds['without']):.2f} s, {np.median(seconds['with']):.2f} s with a live file "
+        f"{agents:,} agents: {np.median(seconds['without']):.2f} s, live file {np.median(seconds['with']):.2f} s "
         f"({told(found)}); the writer's part of the processor time is "
         f"{100 * max(file.share() for file in files):.2f} %"
     )

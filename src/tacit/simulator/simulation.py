@@ -250,6 +250,8 @@ class Simulation:
         resident = self.data.resident()
         done = log.rounds
         seen = Seen(self.drawing, programs, self.network, self.honest, self._charged) if self.drawing else None
+        if seen is not None and resident is not None:
+            seen.at(loop, resident, 0, log)
         with Told(self.options.watch, self._about, done, seen, cuts=not self.answering) as told:
             programs.compile(self.network, loop, resident)
             jax.block_until_ready((loop, resident))

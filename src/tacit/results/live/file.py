@@ -103,6 +103,7 @@ class LiveFile:
             line = line_of(drawn)
             self._groups = line.pop("groups", None)
             self._log.line({"graph": line})
+            part.sights.agents()  # compiles what frames use before the first round, where it can
 
     def _rows(self, part: Part) -> list[Block]:
         """Return curves of the part's rounds, thinned."""
@@ -133,7 +134,7 @@ class LiveFile:
 
     def _frame(self, part: Part) -> Block:
         """Write figures of single agents; returns the privacy spent, which is looked at then too."""
-        if not self._dearest:  # the first time compiles what the others use
+        if not self._dearest:  # the first time compiles what the others use, where that was not done before
             part.sights.agents()
         begun = time.perf_counter()
         measures = dict(part.sights.agents())
