@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.daily import some
 from tests.faults import frame_campaign as campaign
 
 
@@ -11,3 +14,11 @@ def test_a_flood_changes_nothing_that_is_refused_and_ends_nobody(tmp_path):
     assert peer.taken > 10, "what the liar says in good order is taken"
     assert {"malformed", "order", "round", "position", "early", "stale", "repeated"} <= peer.refusals.keys()
     assert peer.node.round > peer.own, "it was carried, though no further than the bound"
+
+
+@pytest.mark.parametrize("form", some(list(campaign.FORMS)[1:], "the others", daily=["int4", "top_k"]))
+def test_a_flood_of_packed_messages_changes_nothing_either(form, tmp_path):
+    peer = campaign.flood(3_000, 1, tmp_path, form)
+    assert peer.own == peer.heard >= campaign.ROUNDS_AFTER
+    assert peer.taken > 10
+    assert {"malformed", "order", "round", "finite", *(["content"] if form == "top_k" else [])} <= peer.refusals.keys()
