@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
-import sys
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -19,18 +15,14 @@ import tacit
 from tacit.core.errors import ConfigError
 from tacit.experiments import build, parse
 from tacit.simulator.shards.hosts import join
+from tests.contract.cases import CASES
+from tests.simulator.several import free_port, started
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
-ROOT = Path(__file__).parents[2]
+PARTS = 6
+"""In which all cases are run, so that no process takes long."""
 FIRST_OF_JOBS = 65536 - 2**12
 """Port from which on JAX gives one to each job of a cluster."""
-
-
-def started(*arguments: str, devices: int = 1, **told: str) -> subprocess.Popen[str]:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    environment = {**os.environ, "XLA_FLAGS": flags, **told}
-    command = [sys.executable, *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def lines(process: subprocess.Popen[str]) -> list[dict]:
@@ -52,16 +44,26 @@ def test_some_methods_are_the_same_on_four_devices() -> None:
     check(found, "float64")
 
 
+def names_of(part: int) -> list[str]:
+    return [case.name for case in CASES[part::PARTS]]
+
+
+def test_the_cases_are_of_every_method() -> None:
+    assert {name.split(",")[0] for part in range(PARTS) for name in names_of(part)} >= set(tacit.algorithms.REGISTRY)
+
+
 @cache
-def every_method(dtype: str) -> list[dict]:
-    return lines(started("-m", "tests.simulator.sharded", dtype, "2,4,8", devices=8))
+def on_several_devices(dtype: str, part: int) -> list[dict]:
+    names = ";".join(names_of(part))
+    return lines(started("-m", "tests.simulator.sharded", dtype, "2,4,8", names, devices=8))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_every_method_is_the_same_on_several_devices(dtype: str) -> None:
-    found = every_method(dtype)
-    assert {one["name"].split(",")[0] for one in found} >= set(tacit.algorithms.REGISTRY)
+def test_every_method_is_the_same_on_several_devices(dtype: str, part: int) -> None:
+    found = on_several_devices(dtype, part)
+    assert [one["name"] for one in found if one["devices"] == 8] == names_of(part)
     check(found, dtype)
 
 
@@ -72,27 +74,31 @@ def test_settings_of_a_run_are_the_same_on_three_devices() -> None:
     check(found, "float64")
 
 
-def free_port(first: int = 0) -> int:
-    for port in range(first, 65536):
-        with socket.socket() as free, suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return int(free.getsockname()[1])
-    raise OSError("no port is free")
-
-
 @pytest.mark.slow
-def test_two_processes_compute_what_two_devices_of_one_do_with_every_method() -> None:
-    address = f"127.0.0.1:{free_port()}"
-    both = [started("-m", "tests.simulator.sharded", "float64", "2", "", f"{address}/2/{k}") for k in (0, 1)]
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_two_processes_compute_what_two_devices_of_one_do_with_every_method(dtype: str, part: int) -> None:
+    arguments = ("-m", "tests.simulator.sharded", dtype, "2", ";".join(names_of(part)), f"127.0.0.1:{free_port()}/2/")
+    both = [started(*arguments[:-1], f"{arguments[-1]}{k}") for k in (0, 1)]
     found = [lines(process) for process in both]
     assert found[0] == found[1]
-    expected = {one["name"]: one for one in every_method("float64") if one["devices"] == 2}
-    assert expected.keys() == {one["name"] for one in found[0]}
-    for one in found[0]:
-        alone = expected[one["name"]]
-        np.testing.assert_allclose(one["loss"], alone["loss"], rtol=0, atol=1e-12)
-        for models in zip(one["models"], alone["models"], strict=True):
-            np.testing.assert_allclose(*models, rtol=0, atol=1e-12)
+    assert [one["name"] for one in found[0]] == names_of(part)
+    expected = {one["name"]: one for one in on_several_devices(dtype, part) if one["devices"] == 2}
+    apart = {one["name"]: furthest(one, expected[one["name"]]) for one in found[0]}
+    print(json.dumps({"dtype": dtype, "two processes, furthest apart": max(apart.values())}))
+    assert {name: far for name, far in apart.items() if not far <= TOLERANCE[dtype]} == {}
+
+
+def furthest(one: dict, other: dict) -> float:
+    """Return how far losses and models are apart, relative to 1 + their size; infinite where one has a gap."""
+    pairs = [(one["loss"], other["loss"]), *zip(one["models"], other["models"], strict=True)]
+    return max(gap_between(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+
+def gap_between(a: np.ndarray, b: np.ndarray) -> float:
+    if not np.array_equal(np.isnan(a), np.isnan(b)):
+        return float("inf")
+    return float(np.nanmax(np.abs(a - b) / (1 + np.abs(b)), initial=0))
 
 
 FOUND_OUT = """
