@@ -33,6 +33,7 @@ def lines(process: subprocess.Popen[str]) -> list[dict]:
 
 def check(found: list[dict], dtype: str) -> None:
     apart = {(one["name"], one["devices"]): one["difference"] for one in found if one["difference"] > TOLERANCE[dtype]}
+    print(json.dumps({"dtype": dtype, "furthest apart": max(one["difference"] for one in found)}))
     assert apart == {}
     assert all(one["privacy"] for one in found)
 
