@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import pytest
 
 from tacit.core import extras
 from tacit.core.errors import ConfigError
-from tacit.sweeps.workers import Lost, check_place, in_parallel
+from tacit.sweeps.workers import CLIENT_PORT, Lost, check_place, in_parallel
 from tests.own_network import in_own_network
 
 RAY = [
@@ -88,6 +89,12 @@ def test_the_same_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(found[13], Lost)
 
 
+def answers() -> bool:
+    """Whether a Ray lets clients in."""
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", CLIENT_PORT)) == 0
+
+
 @contextmanager
 def running_ray() -> Iterator[str]:
     """A Ray that somebody else started, which this process goes to as a client."""
@@ -98,6 +105,9 @@ def running_ray() -> Iterator[str]:
             ray = [str(Path(sys.executable).with_name("ray")), *command]
             head = subprocess.Popen(ray, env=environment, stdout=log, stderr=log, start_new_session=True)
             try:
+                while not answers():
+                    with suppress(subprocess.TimeoutExpired):
+                        assert head.wait(0.2) is None, (Path(folder) / "log").read_text()
                 yield "ray://127.0.0.1"
             finally:
                 head.terminate()
