@@ -59,7 +59,7 @@ class RoundData:
         self._held: np.ndarray | None = None
         """Shard by shard, the agents whose rows it reads, where repeats read the same; None: on one device."""
         if self._repeated and learners.shards > 1:
-            self._held, place = _read_by(learners)
+            self._held, place = held_by(learners)
             self._place = self._devices.put(place, AGENTS)
         self.period = self._resident_period()
         """Rounds that stay on the device; None: they are fed in chunks."""
@@ -191,8 +191,8 @@ class RoundData:
         return SLOTS if self._held is None else (SLOTS, AGENTS)
 
 
-def _read_by(learners: RoleLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Return whose rows each shard reads, equally many, one shard after the other; and each learner's place there."""
+def held_by(learners: RoleLayout) -> tuple[np.ndarray, np.ndarray]:
+    """Return the agents whose rows each shard reads, equally many, shard by shard; and each learner's place there."""
     agent = (learners.order % learners.agents).reshape(learners.shards, -1)
     parts = [np.unique(one, return_inverse=True) for one in agent]
     longest = max(held.size for held, _ in parts)

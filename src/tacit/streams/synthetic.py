@@ -353,7 +353,7 @@ def _look_up_some(
     table: NDArray[np.float32], words: _Words, agents: NDArray[Any], count: int, out: NDArray[np.float32]
 ) -> None:
     """Fill `out` with the draws of some of `count` agents in one round, having drawn everybody's in pieces."""
-    each = out[0].size if out.size else 1
+    each = math.prod(out.shape[1:])
     some = max(1, PIECE_VALUES // each)
     at = np.searchsorted(agents, np.arange(0, count + some, some))
     for k, first in enumerate(range(0, count, some)):
