@@ -114,7 +114,7 @@ class Federation:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        observer = IdentityWatch(fleet.observer, lambda fault: None, "observer")
+        self._observer = observer = IdentityWatch(fleet.observer, lambda fault: None, "observer")
         self.peers = {name: Watched(name, peer, observer) for name, peer in fleet.peers.items()}
         self._operator: IdentityWatch | None = None
         if fleet.operator is not None:
@@ -144,8 +144,12 @@ class Federation:
         return {"peers": [one.as_json(self._operator is not None) for one in self.peers.values()]}
 
     async def ledger(self, name: str) -> dict[str, Any]:
-        """Return the summary of a peer's ledger."""
-        return await self._asked(name).ledger()
+        """Return the summary of a peer's ledger, over a connection of its own: a long answer holds up no look."""
+        client = StatusClient(name, self._peer(name).peer.address, self._observer)
+        try:
+            return await client.ledger()
+        finally:
+            client.close()
 
     def history(self, name: str) -> dict[str, Any]:
         """Return the figures of the last looks at a peer, column by column."""
@@ -223,11 +227,6 @@ class Federation:
         if name not in self.peers:
             raise LookupError(name)
         return self.peers[name]
-
-    def _asked(self, name: str) -> StatusClient:
-        """Return a connection of its own: a long answer holds up no look."""
-        one = self._peer(name)
-        return StatusClient(name, one.peer.address, one.client.watch)
 
     def _acting(self) -> IdentityWatch:
         """Return the operator's identity, if there is one that is valid now."""
