@@ -8,7 +8,7 @@ their own, with noise and without.
 Occupancy: logistic, trained on the first file, judged on the third. MNIST: softmax on 14 x 14 images (means of 2 x 2
 pixels), trained on 60,000 and judged on 10,000.
 
-With `--sweep`, where rules hold under noise: the same epsilon at every batch size and number of passes of `GRID`, models
+With `--sweep`, where rules hold under noise: one epsilon at every batch size and number of passes of `GRID`, models
 averaged over their tail, the step the best of `STEPS` for plain averaging without attack on seeds of their own.
 """
 
