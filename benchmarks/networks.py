@@ -95,22 +95,27 @@ def by_tacit() -> Times:
     stream = tacit.streams.from_arrays(*rows, owner, task="multiclass", batch=BATCH, exhausted="cycle")
     objective = tacit.objectives.from_model(apply, "cross_entropy", first_params(), shape=(SIDE, SIDE, 1))
     method, graph = tacit.algorithms.adapt_then_combine(objective, STEP), tacit.graphs.ring(AGENTS)
+    return rounds_of(method, graph, stream, ROUNDS, REPETITIONS)
+
+
+def rounds_of(method: Any, graph: Any, stream: Any, rounds: int, repetitions: int) -> Times:
+    """Time rounds of tacit, without what goes before and after them."""
     found: Times = {"wall": [], "processor": []}
-    rounds = Simulation._rounds
+    of_run = Simulation._rounds
 
     def timed_rounds(self: Simulation, *arguments: Any) -> Any:
         wall, processor = time.perf_counter(), time.process_time()
-        run = rounds(self, *arguments)
-        found["wall"].append((time.perf_counter() - wall) / ROUNDS)
-        found["processor"].append((time.process_time() - processor) / ROUNDS)
+        run = of_run(self, *arguments)
+        found["wall"].append((time.perf_counter() - wall) / rounds)
+        found["processor"].append((time.process_time() - processor) / rounds)
         return run
 
     Simulation._rounds = timed_rounds  # type: ignore[method-assign]
     try:
-        for _ in range(REPETITIONS + 1):
-            tacit.simulate(method, graph, stream, rounds=ROUNDS, record_every=ROUNDS, progress=False)
+        for _ in range(repetitions + 1):
+            tacit.simulate(method, graph, stream, rounds=rounds, record_every=rounds, progress=False)
     finally:
-        Simulation._rounds = rounds  # type: ignore[method-assign]
+        Simulation._rounds = of_run  # type: ignore[method-assign]
     return {name: values[1:] or values for name, values in found.items()}
 
 

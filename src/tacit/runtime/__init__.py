@@ -38,7 +38,7 @@ from tacit.runtime.keys import (
 )
 from tacit.runtime.messages import MessageSpec, ReleaseSpec, settle
 from tacit.runtime.presence import Following, every_round, presence, rounds_of
-from tacit.runtime.start import FirstParams, first_params, model_bytes, starting_points
+from tacit.runtime.start import FirstParams, first_params, foretold, model_bytes, model_size, starting_points
 from tacit.runtime.topology import check_horizon, check_window, is_answered, link_ends, prepared_topology
 from tacit.runtime.views import empty_links, make_view
 
@@ -66,6 +66,7 @@ __all__ = [
     "every_round",
     "finish",
     "first_params",
+    "foretold",
     "init_key",
     "is_answered",
     "link_ends",
@@ -73,6 +74,7 @@ __all__ = [
     "make_view",
     "masks_key",
     "model_bytes",
+    "model_size",
     "prepare",
     "prepared_topology",
     "presence",
