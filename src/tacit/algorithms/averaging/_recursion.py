@@ -62,14 +62,18 @@ class State(NamedTuple):
     """Of `within`: -mu grad J(phi), on its way from the gradient to the combination; empty without one."""
 
 
+def _shared(state: State) -> bool:
+    return isinstance(state.w, tuple) and not state.w
+
+
 def model(state: State) -> Params:
     """Return what an agent predicts with."""
-    return state.phi if state.w == () else state.w
+    return state.phi if _shared(state) else state.w
 
 
 def with_model(state: State, w: Params) -> State:
     """Return a state with another w, where it has one of its own."""
-    return state if state.w == () else state._replace(w=w)
+    return state if _shared(state) else state._replace(w=w)
 
 
 def combinations(
