@@ -164,4 +164,4 @@ def test_images_of_another_size_are_refused(objective):
 
 
 def test_a_file_can_name_it_since_it_says_its_labels():
-    assert tacit.objectives.cnn().task == "multiclass"
+    assert cnn().task == "multiclass"
