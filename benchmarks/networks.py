@@ -36,7 +36,7 @@ from tacit.simulator.simulation import Simulation
 from tacit.streams import Batch
 
 AGENTS, BATCH, SIDE, CHANNELS, STEP = 10, 32, 28, (16, 32), 0.05
-PERIOD, ROUNDS, REPETITIONS = 8, 8, 5
+PERIOD, ROUNDS, REPETITIONS = 8, 40, 3
 CLIPPED = {"small": {"channels": (16, 32), "hidden": None}, "of 1,663,370 parameters": {"channels": (32, 64)}}
 RECORDS, STEPS = 256, 3
 GOAL, TIME_GOAL, MEMORY_GOAL = 1.0, 2.5, 1.5
