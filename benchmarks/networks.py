@@ -42,8 +42,8 @@ CLIPPED = {"small": {"channels": (16, 32), "hidden": None}, "of 1,663,370 parame
 RECORDS, STEPS = 256, 3
 GOAL, TIME_GOAL, MEMORY_GOAL = 1.0, 2.5, 1.5
 SMOKE = {
-    "AGENTS": 3, "BATCH": 2, "SIDE": 8, "CHANNELS": (2, 2), "PERIOD": 2, "ROUNDS": 2, "BY_HAND": 2, "REPETITIONS": 1, "RECORDS": 4,
-    "STEPS": 1, "CLIPPED": {"small": {"channels": (2, 2), "hidden": None}},
+    "AGENTS": 3, "BATCH": 2, "SIDE": 8, "CHANNELS": (2, 2), "PERIOD": 2, "ROUNDS": 2, "BY_HAND": 2, "REPETITIONS": 1,
+    "RECORDS": 4, "STEPS": 1, "CLIPPED": {"small": {"channels": (2, 2), "hidden": None}},
 }  # fmt: skip
 
 Times = dict[str, list[float]]
