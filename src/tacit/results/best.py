@@ -72,7 +72,7 @@ class Best:
       >>> run = tacit.simulate(
       ...     method, tacit.graphs.ring(4), stream, rounds=200, record={"held_out": best}, record_every=5
       ... )
-      >>> run.rounds < 200 and best.loss == run.recorded["held_out"].min()
+      >>> run.rounds < 200 and bool(best.loss == run.recorded["held_out"].min())
       True
       >>> best.of(run).model().card.made.rounds == run.recorded_rounds[best.look]
       True

@@ -12,7 +12,8 @@ gradients ("gradient", (2.58)-(2.60)), which the step size then scales down toge
 same with noise of the update's own size.) With a clip, every record's gradient is clipped in every local step; what is
 released is the mean of these means, and the regulariser, which is no data's, joins at the round's first point. One step
 moves by 2 C / B_k if a record is replaced; with several, later gradients are taken elsewhere and may change altogether,
-by 2 C. That the server picks at random whom it calls is not counted in a client's favour.
+by 2 C. A clip of the agent's whole contribution (`Clip.of`) is of that mean alone, of neither records nor steps. That
+the server picks at random whom it calls is not counted in a client's favour.
 
 With an optimiser a local step moves by 1 / E_k of its update, made with a memory that begins as the client's own and is
 forgotten; the mean of the gradients is released, and the client's model and memory step once by that. So what enters is
@@ -150,7 +151,7 @@ def sampled_training(
     """Return the training of a client that takes several steps in a round."""
     optimiser, mechanism = step if is_optimiser(step) else None, before_optimiser(step, mechanism)
     schedule = as_schedule(1.0 if is_optimiser(step) else step)  # type: ignore[arg-type]
-    data, penalty = gradient_parts(objective, mechanism.clip)
+    data, penalty = gradient_parts(objective, mechanism.clip, several=True)
     place = perturbation(mechanism)
     noise, joined = whole_gradient(mechanism)
 
@@ -201,7 +202,7 @@ def sampled_training(
     ) -> Tree:
         first = start if at is None else at
         gradient = mean_gradient(key, first, batch, view, memory, drift)
-        if mechanism.clip is not None and work.several:
+        if mechanism.clip is not None and (work.several or mechanism.clip.of == "agent"):
             gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
 
         def update(gradient: Tree) -> Tree:
