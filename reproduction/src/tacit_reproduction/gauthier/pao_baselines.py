@@ -61,7 +61,7 @@ def judge(results: Results) -> Judgement:
         ask("C2 settles below SignSGD and PSO-Fed", apart(results, f"C2 - {SIGN}", f"C2 - {PSO}"), below(), text=lacks),
     ]  # fmt: skip
     found = headline(
-        f"PAO-Fed is at least as good as {SGD} with 98 % less communication", place="figure 4.3 (a)",
+        net.AS_GOOD_AS_SGD, place="figure 4.3 (a)",
         text="curves: U1 and U2 outperform it with 98 % less communication",
         ours=", ".join(f"{v} {pair.interval.mean:+.2f} dB" for v, pair in zip(PAO, against, strict=True))
         + f"; {saved:.1%} fewer bits",

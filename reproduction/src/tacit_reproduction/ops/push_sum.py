@@ -40,6 +40,7 @@ SUSY_QUICK = SUSY_FULL._replace(
     sizes=(128, 256), dense=(Network(128, 4), Network(128, 32)), seeds=10, tuning_seeds=1, ratio=2.0, shared=True
 )
 
+NAMES = {"occupancy": "Room Occupancy", "susy": "SUSY"}
 SAID = {
     "main": "OPS is slightly worse than COL and below DOL-Symm and DOL-Asymm",
     "size": "curves of all sizes are close, that of the largest network is the lowest",
@@ -112,7 +113,7 @@ def judge(design: Design, results: Results) -> Judgement:
     }
     headlines = [
         headline(
-            SAID[about][0].upper() + SAID[about][1:], place=place, text="curves, no numbers",
+            f"{NAMES[design.data]}: {SAID[about]}", place=place, text="curves, no numbers",
             ours=" ".join(f"{claim.figure}." for claim in found[about]), why=WHY[about],
             claims=found[about][:1] if about == "size" else found[about],
             sweep={words: [claim] for words, claim in sizes.items()} if about == "size" else None,

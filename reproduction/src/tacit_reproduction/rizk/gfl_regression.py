@@ -15,6 +15,7 @@ from tacit_reproduction.rizk.diffusion import (
     WORDS,
     climb,
     deviations,
+    held,
     in_decibels,
     mechanism,
     network,
@@ -137,24 +138,25 @@ def judge(results: Results) -> Judgement:
     here = {f"covariances {c}, {n}": places.where(covariance=c, network=n) for c, n in PLACES}
     main = next(iter(here))
 
+    centroid, single = ({name: of(rows, name) for name, rows in here.items()} for of in (tracked, own))
+
     def levels(measure: str) -> str:
         return ", ".join(f"{WORDS[n]} {here[main].of(measure, noise=n).mean():.1f} dB" for n in NOISES) + f" ({main})"
 
     headlines = [
         headline(
-            "Graph-homomorphic noise between servers tracks no noise, random noise is far worse",
-            place="figure 3.2", text="curves of the centroid's MSD", ours=levels("settled"),
+            "Graph-homomorphic noise between servers tracks no noise, random noise is far worse, also for servers' own "
+            "models",
+            place="figures 3.2 and 3.3 (b)", text="curves; for own models better for a fixed variance, though it does "
+            "not seem significant",
+            ours=f"centroid: {levels('settled')}, {held(centroid)}; own models: {levels('individual')}, {held(single)}",
             why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ "
             "do not average to the mean's: their difference goes with the square of the features, so that the larger "
             "these are, the more of the noise is seen in the centroid. The text gives neither covariances nor its "
-            "graph.",
-            sweep={name: tracked(of, name) for name, of in here.items()}, seen_in="centroid"),
-        headline(
-            "The servers' own models are better under graph-homomorphic noise", place="figure 3.3 (b)",
-            text="better for a fixed variance, though it does not seem significant", ours=levels("individual"),
-            why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random "
-            "noise is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
-            sweep={name: own(of, name) for name, of in here.items()}, seen_in="individual")]  # fmt: skip
+            "graph. At the servers themselves, what one keeps makes up for the noise that it sent, -(1 - W[p, p]) / "
+            "W[p, p] times it. Random noise is worse there where it piles up, with few neighbours and small curvature; "
+            "the ridge of 0.1 limits that.",
+            sweep={name: [*centroid[name], *single[name]] for name in here}, seen_in="centroid")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
     louder, steps, seen = swept.where(step=STEP), swept.where(variance=VARIANCE), places.where(network="small world")
     drawn: dict[str, Any] = {"x": "covariance", "panels": "network", **y}
@@ -165,7 +167,7 @@ def judge(results: Results) -> Judgement:
         dots(louder, "variances", "MSD by sigma_g^2", "As figure 3.3 (a).", "settled", x="variance", log_x=True, **y),
         dots(steps, "steps", "Settled MSD by mu", "As figure 3.4.", "settled", x="step", log_x=True, **y),
     ]
-    return Judgement([*tracked(here[main], main), *own(here[main], main), *of_sweeps(swept)], headlines, figures)
+    return Judgement([*centroid[main], *single[main], *of_sweeps(swept)], headlines, figures)
 
 
 STUDY = Study(

@@ -157,7 +157,7 @@ def judge(results: Results) -> Judgement:
         'what heterogeneity is put in comes out. The text\'s covariances and noise are "randomly generated", without a '
         "range. Where variances differ by a factor of ten there are a few dB to gain by any probabilities; the text's "
         "size takes norms that differ by orders of magnitude, as those of the wide ranges do, or of few loud clients.",
-        claims=[better], sweep={name: [size] for name, size in sizes.items()}, seen_in="data")  # fmt: skip
+        claims=[better], size={name: [size] for name, size in sizes.items()}, seen_in="data")  # fmt: skip
     y: dict[str, Any] = {"lines": "rule", "y": "MSD (dB)"}
     at_ends, both = main.where(data=ENDS), main.where(rule=BOTH)
     said = "As figure 2.5 (a); xi is in proportion to the noise."
