@@ -5,15 +5,12 @@
 
 Taken is what is whole: full forms, and quick ones of studies of which no full one is stored. Of each there is the table
 of outcomes and where it comes from; claims and verdicts are found anew by the code that is here. The table of headlines
-goes between two comments of docs/reproduction.md, every claim is docs/claims.md; of a study of which nothing is stored
-both keep what they have.
+goes between two comments of docs/reproduction.md, every claim is docs/claims.md.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import string
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +22,6 @@ from tacit.core.errors import ResultError
 from tacit_reproduction import catalogue
 from tacit_reproduction.gallery import Finished
 from tacit_reproduction.gallery.markdown import claims, headlines
-from tacit_reproduction.page import counted
 from tacit_reproduction.study import ORIGIN, Study
 from tacit_reproduction.summary import OUTCOMES, outcomes, read
 from tacit_reproduction.table import Results, Row, loaded
@@ -90,11 +86,9 @@ def smaller(study: Study, content: bytes, origin: dict[str, Any]) -> bytes:
     return found
 
 
-def stored(study: Study) -> dict[str, Any] | None:
+def stored(study: Study) -> dict[str, Any]:
     """Judge what is stored of a study by the code that is here."""
     directory = STORE / study.name
-    if not (directory / WHENCE).exists():
-        return None
     return study.summary((directory / OUTCOMES).read_bytes(), json.loads((directory / WHENCE).read_text()))
 
 
@@ -104,57 +98,10 @@ def pages() -> dict[Path, str]:
         (text, [Finished(study, STORE / study.name, stored(study)) for study in catalogue.studies(text)])
         for text in catalogue.TEXTS
     ]
-    page, list_of_claims = HERE / "reproduction.md", HERE / "claims.md"
+    page = HERE / "reproduction.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    old, _, after = rest.partition(END)
-    table = _table(told, _rows(old), _rows(headlines(told)))
-    (_, kept), (head, fresh) = (_sections(each) for each in (list_of_claims.read_text(encoding="utf-8"), claims(told)))
-    names = [outcome.study.name for _, ours in told for outcome in ours]
-    sections = [(kept | fresh)[name] for name in names if name in kept | fresh]
-    return {
-        page: f"{before}{BEGIN}\n\n{table}\n{END}{after}",
-        list_of_claims: "\n\n".join([head, *sections]) + "\n",
-    }
-
-
-def _rows(markdown: str) -> dict[str, list[tuple[str, str, str]]]:
-    """Return study -> headline, verdict and run of its rows, with the machine's name in place of its letter."""
-    legend = re.search(r"^Machines: (.*)\.$", markdown, re.M)
-    machines = dict(each.split(": ", 1) for each in legend[1].split("; ")) if legend else {}
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for line in markdown.splitlines():
-        study = re.search(r"\]\(claims\.md#([^)]+)\)", line)
-        if study and line.startswith("|"):
-            _, _, headline, verdict, run, _ = (part.strip() for part in re.split(r"(?<!\\)\|", line))
-            run = re.sub(r"(?<=, )[A-Z](?=, )", lambda letter: machines.get(letter[0], letter[0]), run, count=1)
-            found.setdefault(study[1], []).append((headline, verdict, run))
-    return found
-
-
-def _table(told: Any, old: dict[str, Any], new: dict[str, Any]) -> str:
-    rows = [
-        (text.cited, row)
-        for text, ours in told
-        for outcome in ours
-        for row in (old if outcome.summary is None else new).get(outcome.study.name, [])
-    ]
-    names = sorted({run.split(", ", 1)[1].rsplit(", ", 2)[0] for _, (_, _, run) in rows})
-    letters = dict(zip(names, string.ascii_uppercase, strict=False))
-    lines, last = ["| text | headline | verdict | run |", "|---|---|---|---|"], ""
-    for cited, (headline, verdict, run) in rows:
-        day, rest = run.split(", ", 1)
-        name, seconds, form = rest.rsplit(", ", 2)
-        first = f"**{cited}**" if cited != last else ""
-        lines.append(f"| {first} | {headline} | {verdict} | {day}, {letters[name]}, {seconds}, {form} |")
-        last = cited
-    verdicts = [{"headlines": [{"verdict": verdict[2:]} for _, (_, verdict, _) in rows]}]
-    legend = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
-    return "\n\n".join([f"{counted(verdicts)}.", "\n".join(lines), f"Machines: {legend}."]) + "\n"
-
-
-def _sections(markdown: str) -> tuple[str, dict[str, str]]:
-    head, *parts = re.split(r"\n\n(?=## )", markdown.rstrip("\n"))
-    return head, {part.partition("\n")[0].removeprefix("## "): part for part in parts}
+    _, _, after = rest.partition(END)
+    return {page: f"{before}{BEGIN}\n\n{headlines(told)}\n{END}{after}", HERE / "claims.md": claims(told)}
 
 
 def main(galleries: list[Path]) -> None:

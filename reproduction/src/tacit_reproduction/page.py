@@ -98,8 +98,11 @@ class Stated(NamedTuple):
     @property
     def anchor(self) -> str:
         """Id on the page of the text."""
-        summary, number = self.parts[0]
-        return f"{summary['experiment']}-{number + 1}"
+        return _id(*self.parts[0])
+
+
+def _id(summary: Mapping[str, Any], number: int) -> str:
+    return f"{summary['experiment']}-{number + 1}"
 
 
 def _badness(each: Mapping[str, Any]) -> int:
@@ -141,7 +144,7 @@ def result(told: Stated) -> Html:
 
 
 def _part(told: Stated, summary: Mapping[str, Any], number: int) -> Html:
-    each, prefix = summary["headlines"][number], f"{summary['experiment']}-{number + 1}"
+    each, prefix = summary["headlines"][number], _id(summary, number)
     figures = [figure for figure in summary["figures"] if figure["name"] == each["seen_in"]]
     swept = joined(html("<li>{}: {}</li>", name, OUTCOMES[outcome]) for name, outcome in each["settings"].items())
     heading = html("<h4 class='{}'>{} {}</h4>", KEYS[each["verdict"]], summary["title"], badge(each))

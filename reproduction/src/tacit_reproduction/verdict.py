@@ -4,10 +4,8 @@ Methods meet the same graphs, data and orders of samples, seed by seed, so that 
 (95 %, Student's t). A claim names the range in which the mean difference has to lie: it holds if all of the interval
 does, it fails if none of it does, and is open in between. A difference that is not finite supports nothing.
 
-A claim that is false at the edge of its range holds by chance for 2.5 % of all sets of seeds at most, however many
-pairs it has, as all of them have to lie within; and one that is true there fails for 2.5 % at most, as each of k pairs
-is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of c claims may be refuted by chance for
-2.5 c %, one of s swept settings may hold by chance for 2.5 s %.
+At the edge of its range a claim holds by chance for 2.5 % of all sets of seeds at most, as all pairs have to lie
+within, and fails for 2.5 % at most, as each of k pairs is refused by an interval of 1 - 0.05 / k.
 """
 
 import math

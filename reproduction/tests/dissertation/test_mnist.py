@@ -75,12 +75,12 @@ def test_one_release_is_told_as_the_closed_form_has_it() -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mnist, "load", images)
-    monkeypatch.setattr(mnist, "DESIGNS", {True: mnist.Design({"channels": (2, 2), "hidden": 8}, 8, 0.3, 20, 61)})
+    monkeypatch.setattr(mnist, "DESIGNS", {"quick": mnist.Design({"channels": (2, 2), "hidden": 8}, 8, 0.3, 20, 61)})
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_small_run_learns_and_judges_three_moments() -> None:
-    found = mnist.run((mnist.Cell(True, "proposed", math.inf), 1, 0))
+    found = mnist.run((mnist.Cell("quick", "proposed", math.inf), 1, 0))
     assert found["mean"] > 25
     assert found["curve"].shape == (1, 5)
     np.testing.assert_array_equal(found["rounds"], [4, 8, 12, 16, 20])
@@ -89,7 +89,7 @@ def test_a_small_run_learns_and_judges_three_moments() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_a_server_s_clients_hold_one_model_and_noise_of_the_cited_code_is_felt() -> None:
-    fedavg = mnist.run((mnist.Cell(True, "fedavg", math.inf), 1, 0))
+    fedavg = mnist.run((mnist.Cell("quick", "fedavg", math.inf), 1, 0))
     assert fedavg["mixed"] == pytest.approx(fedavg["mean"])
-    assert mnist.run((mnist.Cell(True, "cited 5", 0.1), 1, 0))["mean"] < 25
-    assert mnist.run((mnist.Cell(True, "proposed", 0.5), 1, 0))["told"][0] > 62.3  # e^0.5 / (1 + e^0.5)
+    assert mnist.run((mnist.Cell("quick", "cited 5", 0.1), 1, 0))["mean"] < 25
+    assert mnist.run((mnist.Cell("quick", "proposed", 0.5), 1, 0))["told"][0] > 62.3  # e^0.5 / (1 + e^0.5)

@@ -1,8 +1,7 @@
 """Studies `pgfl-mnist` and `pgfl-organ`: clusters that tell two classes of images apart (Gauthier 2023, sec. 5.4.2-3).
 
-There is no constant feature, as (5.37) has none. Images are scaled to one norm s, which takes the place of a setting
-that the text leaves open: with penalty rho, images of norm s learn what images of norm 1 learn with rho / s^2 (put s w
-for w). A record's gradient is shorter than s. One program runs several s side by side, as further repeats.
+Images are scaled to one norm s, in place of a setting that the text leaves open: with penalty rho, images of norm s
+learn what images of norm 1 learn with rho / s^2. One program runs several s side by side, as further repeats.
 """
 
 from collections.abc import Sequence

@@ -170,11 +170,10 @@ def _study(name: Name, minutes: float) -> Study:
         source=f"Gauthier (2023), sec. 3.4, {problem.place}", minutes=minutes,
         measure=functools.partial(measure, name), judge=functools.partial(judge, name), tabled=("final",),
         method=f"""
-{ns.AGENTS} nodes on random symmetric graphs of mean degree {ns.MEAN_DEGREE} (a random tree and random links),
-{ns.SAMPLES} records each, y = <x, w> + noise with x and w standard normal in {ns.DIMENSIONS} dimensions; the text
-gives no noise level, here each node's variance is uniform on {low:g} to {high:g}. The objective is {problem.words},
-the loss divided by {ns.SAMPLES} and the regulariser by {ns.AGENTS}; w_c is solved for to rounding. Errors are of w_k
-as (3.8) gives it, before the noise of (3.9), as the text defines its measure.
+{ns.AGENTS} nodes on random symmetric graphs of mean degree {ns.MEAN_DEGREE}, {ns.SAMPLES} records each, y = <x, w> +
+noise with x and w standard normal in {ns.DIMENSIONS} dimensions; the text gives no noise level, here each node's
+variance is uniform on {low:g} to {high:g}. The objective is {problem.words}. Errors are of w_k as (3.8) gives it,
+before the noise of (3.9), as the text defines its measure.
 
 All methods spend one total on {ROUNDS} rounds: noise whose variance shrinks by zeta = {ns.DECAY:g} per round, phi_1
 such that all phi_n sum to rho, from {TOTALS[0]:g} to {TOTALS[-1]:g}; the text's totals are in its pictures alone.
@@ -182,11 +181,11 @@ such that all phi_n sum to rho, from {TOTALS[0]:g} to {TOTALS[-1]:g}; the text's
 epsilon at delta = {DELTA:g}. Every record's gradient is clipped, for all methods, to the {ns.CLIP_QUANTILE:g} quantile
 of these norms at the optimum, of data of other seeds.
 
-Settings are chosen anew for each total on {SEEDS} other seeds: s of eta_n = s / sqrt(n) on a grid of ratio {RATIO:g},
-rho of zCDP-NFL from 0.8 to 12.8 and rho of P-ADMM on such a grid too, by the error after {ROUNDS} rounds. As the text
-tunes, zCDP-grad-NFL has a constant step, the one on a grid of ratio {RATIO**0.5:.2f} whose error after {ns.INITIAL}
-rounds is nearest to zCDP-NFL's; with half of it, and with the best s / sqrt(n), it is a baseline of our own. The quick
-form takes settings that were found so. Without noise: double precision, {LIMIT_ROUNDS:,} rounds, eta_n = 8 / n.""",
+Settings are chosen anew for each total on {SEEDS} other seeds, by the error after {ROUNDS} rounds: s of eta_n =
+s / sqrt(n) and rho, on grids of ratio {RATIO:g}. As the text tunes, zCDP-grad-NFL has a constant step, the one whose
+error after {ns.INITIAL} rounds is nearest to zCDP-NFL's; with half of it, and with the best s / sqrt(n), it is a
+baseline of our own. The quick form takes settings that were found so. Without noise: {LIMIT_ROUNDS:,} rounds of
+double precision, eta_n = 8 / n.""",
     )  # fmt: skip
 
 

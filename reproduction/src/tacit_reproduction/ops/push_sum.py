@@ -94,10 +94,8 @@ def judge(design: Design, results: Results) -> Judgement:
 
     ops, alone = ([average(method, fraction) for fraction in FRACTIONS] for method in ("OPS", "Local OGD"))
     largest = "The largest network's loss is at most 1 % above the smallest's"
-    sizes = {
-        words: ask("size", f"{largest}: {words}", _sizes(results.where(neighbours=degree, exact=exact)), NOT_WORSE)
-        for (degree, exact), words in design.degrees.items()
-    }
+    of = {words: _sizes(results.where(neighbours=n, exact=exact)) for (n, exact), words in design.degrees.items()}
+    sizes = {words: ask("size", f"{largest}: {words}", pair, NOT_WORSE) for words, pair in of.items()}
     found = {
         "main": [
             ask("main", "COL has a lower average loss than OPS", pairs("COL", "OPS")),
@@ -170,10 +168,10 @@ Online logistic regression with l2 = 1e-4. In each round every node predicts on 
 at random, the rest is cut into as many k-means clusters as there are nodes. All runs have as many rounds as give each
 of {full.main.nodes} nodes an even share once; nodes whose samples end start over.
 
-Graphs are random and strongly connected. The text sets each node's number of neighbours "as a random value which is
-smaller than a fixed upper bound"; here it is uniform from 1 up to the bound, and where the bound is 2 the other
-readings are run too. OPS and DOL-Asymm send with sender-normalised weights, DOL-Symm keeps mutual links with Metropolis
-weights, COL averages over all nodes, Local OGD sends nothing. Nothing is private here.
+Graphs are random and strongly connected. Each node's number of neighbours is "a random value which is smaller than a
+fixed upper bound": here uniform from 1 up to the bound; where that is 2 the other readings are run too. OPS and
+DOL-Asymm send with sender-normalised weights, DOL-Symm keeps mutual links with Metropolis weights, COL averages over
+all nodes, Local OGD sends nothing. Nothing is private here.
 
 Each method's constant step is the best of a grid, chosen for each network (for each fraction too, but for the quick
 form) on {full.tuning_seeds} seeds not used otherwise; then {full.seeds} other seeds follow, each with its own graph,

@@ -8,17 +8,8 @@ import numpy as np
 from tacit import objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk.diffusion import (
-    METHODS,
-    PER_TEXT_STEP,
-    WORDS,
-    Draws,
-    deviations,
-    held,
-    in_decibels,
-    mechanism,
-    network,
-)
+from tacit_reproduction.rizk import diffusion
+from tacit_reproduction.rizk.diffusion import METHODS, PER_TEXT_STEP, WORDS, Draws, held, in_decibels
 from tacit_reproduction.rizk.ijcnn1 import digest
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Results, Row, decibels, late, parted
@@ -70,15 +61,15 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
     masked = task.noise in ("local", "grid")
     outcome = finished_run(
-        METHODS[task.method](LOSS, PER_TEXT_STEP * STEP, mechanism(task.noise, NOISE_SIZE)),
-        lambda k: network(AGENTS, places[k - first][2], places[k - first][1]), stream, rounds=ROUNDS,
+        METHODS[task.method](LOSS, PER_TEXT_STEP * STEP, diffusion.mechanism(task.noise, NOISE_SIZE)),
+        lambda k: diffusion.network(AGENTS, places[k - first][2], places[k - first][1]), stream, rounds=ROUNDS,
         repeats=len(places), seed=first, record={"models": lambda models: models},
         record_every=1 if masked else EVERY)  # fmt: skip
     models, rounds = outcome.recorded["models"], outcome.recorded_rounds
     bits = digest(models)
     if masked:  # all rounds are compared; deviations are of the rounds that other runs record
         models, rounds = models[:, EVERY - 1 :: EVERY], rounds[EVERY - 1 :: EVERY]
-    centroid, own = deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
+    centroid, own = diffusion.deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
     measures = {"rounds": rounds[::4], "centroid": centroid[:, ::4]}
     measures |= {"settled": decibels(late(centroid)), "individual": decibels(late(own))}
     measures |= {"digest": np.tile(bits, (seeds, 1))} if masked else {}

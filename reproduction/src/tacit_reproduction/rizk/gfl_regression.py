@@ -10,19 +10,8 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk.diffusion import (
-    PER_TEXT_STEP,
-    WORDS,
-    climb,
-    deviations,
-    held,
-    in_decibels,
-    mechanism,
-    network,
-    noise_by_round,
-    piecewise,
-    stretches,
-)
+from tacit_reproduction.rizk import diffusion
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, WORDS, climb, held, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
@@ -68,17 +57,17 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     local, batch = (own.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
     lengths = [max(task.rounds, round(30 / step)) for step, _ in task.settings]  # long enough at small steps to settle
     sizes = [math.sqrt(variance) for _, variance in task.settings]
-    noise, steps = mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
+    noise, steps = diffusion.mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
     outcome = finished_run(
         algorithms.graph_federated(
-            LOSS, piecewise(steps, lengths),
-            server_mechanism=noise if task.noise == "none" else noise_by_round(noise, sizes, lengths),
+            LOSS, diffusion.piecewise(steps, lengths),
+            server_mechanism=noise if task.noise == "none" else diffusion.noise_by_round(noise, sizes, lengths),
             cohort=COHORT, local_steps=local, batch_size=batch),
-        lambda k: graphs.federation(network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
+        lambda k: graphs.federation(diffusion.network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
         lambda k: drawn[k - first].stream(), rounds=sum(lengths), repeats=len(places), seed=first,
         evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2)  # fmt: skip
-    both = deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
-    cut = zip(*(stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
+    both = diffusion.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
+    cut = zip(*(diffusion.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
     for (step, variance), ((rounds, centroid), (_, own)) in zip(task.settings, cut, strict=True):
         settled = {"settled": decibels(late(centroid)), "individual": decibels(late(own))}

@@ -61,16 +61,11 @@ def around_servers(
     sizes = np.concatenate([star.sizes for star in stars])
     outcome = finished_run(
         importance_fedavg(
-            objective, step, probabilities, cohort=cohort, local_steps=steps, batch_size=batches, records=places
-        ),
+            objective, step, probabilities, cohort=cohort, local_steps=steps, batch_size=batches, records=places),
         federation(ring(len(stars)), clients),  # links between servers are not used
-        from_function(lambda a, b: together, agents=len(steps), period=1, data_size=sizes),
-        rounds=rounds,
-        seed=stars[0].seed,
-        evaluate="everyone" if rule == "current" else "cohort",
-        record={"measure": lambda models: measure(np.asarray(models)[::clients])},
-        record_every=every,
-    )
+        from_function(lambda a, b: together, agents=len(steps), period=1, data_size=sizes), rounds=rounds,
+        seed=stars[0].seed, evaluate="everyone" if rule == "current" else "cohort",
+        record={"measure": lambda models: measure(np.asarray(models)[::clients])}, record_every=every)  # fmt: skip
     return outcome.recorded_rounds, outcome.recorded["measure"][0].T
 
 
