@@ -29,7 +29,7 @@ def arrays() -> dict[str, np.ndarray]:
 def put(folder: Path, found: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a file that is taken for the prepared one."""
     (name,) = datasets.KNOWN["calcofi"].files
-    place(take(monkeypatch, "calcofi", {name: npz(**found)}), folder / "data")
+    place(take(monkeypatch, "calcofi", [npz(**found)]), folder / "data")
     return folder / "data" / name
 
 
