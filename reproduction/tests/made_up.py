@@ -20,17 +20,10 @@ def found(team: Crew, quick: bool, first: int) -> Results:
     rng = np.random.default_rng(first)
     print("as it goes")
     rows = [
-        Row(
-            {"method": method, "step": step},
-            {
-                "rounds": np.arange(1, 21),
-                "loss": level + 0.1 * rng.random((SEEDS, 20)),
-                "end": level + rng.random(SEEDS) / 9,
-            },
-        )
-        for method, level in (("A & B", 0.5), ("C | D", 1.0))
-        for step in (0.1, 0.2, 0.4)
-    ]
+        Row({"method": method, "step": step},
+            {"rounds": np.arange(1, 21), "loss": level + 0.1 * rng.random((SEEDS, 20)),
+             "end": level + rng.random(SEEDS) / 9})
+        for method, level in (("A & B", 0.5), ("C | D", 1.0)) for step in (0.1, 0.2, 0.4)]  # fmt: skip
     return Results(rows, {"data": f"{len(os.sched_getaffinity(0))} core <made up>"})
 
 
@@ -39,10 +32,8 @@ def judge(results: Results, best: bool = True) -> Judgement:
     holds = judged("A < B", Pair("", better, worse), below(), text="0.3 (table 1)", seen_in="picture")
     fails = judged("B | A <is> lower", Pair("", worse, better), below(), text="figure 2", seen_in="picture")
     own = judged("both are alike", Pair("", better, worse), within(0.1))
-    place, words = (
-        "table 1",
-        {"text": "0.3 <here>", "ours": f"{better.mean():.2f}", "why": "as said", "seen_in": "picture"},
-    )
+    words = {"text": "0.3 <here>", "ours": f"{better.mean():.2f}", "why": "as said", "seen_in": "picture"}
+    place = "table 1"
     headlines = [
         headline("A is best | of all", place=place, claims=[holds if best else fails], **words),
         headline("It hangs on R", place=place, sweep={"R = 1 <&>": [holds], "R = 2": [fails]}, **words),

@@ -18,7 +18,7 @@ from tacit_reproduction.summary import command
 from tacit_reproduction.verdict import VERDICTS, WORST_LAST, Verdict
 
 FEW = 40  # points of a line of a small figure
-QUICK = "The quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
+QUICK = "{} quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
 MARKS = dict(zip(VERDICTS, ("✓", "↗", "◐", "✗", "–"), strict=True))
 KEYS = dict(zip(VERDICTS, ("yes", "direction", "depends", "no", "untested"), strict=True))
 MEANINGS: Mapping[Verdict, str] = {
@@ -236,7 +236,9 @@ def _how(summary: Mapping[str, Any]) -> Html:
 
 def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:
     """Return a warning where one of them is of the quick form."""
-    return [html("<p class='warning'>{}</p>", QUICK)] if any(summary["quick"] for summary in summaries) else []
+    quick = [summary["quick"] for summary in summaries]
+    which = "The" if all(quick) else f"{sum(quick)} of {len(quick)} studies are here in the"
+    return [html("<p class='warning'>{}</p>", QUICK.format(which))] if any(quick) else []
 
 
 def counted(summaries: Sequence[Mapping[str, Any]]) -> str:

@@ -1,5 +1,11 @@
+"""Studies in one go, and their command."""
+
 import json
 import multiprocessing
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +15,11 @@ from tests.own_network import in_own_network
 import tacit
 from reproduction.tests import made_up
 from tacit.board.runs import Runs
+from tacit.cli import main
 from tacit.config import own_code
 from tacit.core.errors import ConfigError, ResultError
 from tacit.sweeps.workers import Lost
+from tacit_reproduction import catalogue, gallery
 from tacit_reproduction import summary as summaries
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.gallery import Finished, reproduce_all, schedule
@@ -48,16 +56,9 @@ def test_what_is_done_is_not_done_again(first, monkeypatch: pytest.MonkeyPatch) 
     assert (again.kept, again.summary, told) == (True, outcomes[0].summary, [again])
 
 
-@pytest.mark.parametrize(
-    ("quick", "seed", "changed"),
-    [
-        (False, 5, {}),
-        (True, 6, {}),
-        (True, 5, {"versions": {"tacit": "another"}}),
-        (True, 5, {"code_digest": "another"}),
-    ],
-    ids=["form", "seed", "version", "code"],
-)
+@pytest.mark.parametrize(("quick", "seed", "changed"), [
+    (False, 5, {}), (True, 6, {}), (True, 5, {"versions": {"tacit": "another"}}), (True, 5, {"code_digest": "another"}),
+], ids=["form", "seed", "version", "code"])  # fmt: skip
 def test_another_form_seed_version_or_code_is_done_anew(first, monkeypatch, quick, seed, changed) -> None:
     out, outcomes, _ = first
     assert schedule._kept(outcomes[0].study, out / "fine", True, 5) is not None
@@ -137,14 +138,11 @@ def test_an_interruption_ends_what_runs_and_leaves_nothing_half_written(tmp_path
     assert not (tmp_path / "waits" / "summary.json").exists()
 
 
-@pytest.mark.parametrize("result", [Lost("its worker died"), None])
-def test_one_that_ended_without_a_log_or_a_result_stops_no_other(tmp_path: Path, result: Lost | None) -> None:
-    outcome = schedule._ended(made_up.study("x", "Li et al."), tmp_path / "x", result)
-    assert outcome.summary is None
-    assert str(tmp_path / "x") in outcome.fault
-
-
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_no_log_no_result_and_no_directory_to_write_to_are_told(tmp_path: Path) -> None:
+    for result in (Lost("its worker died"), None):
+        outcome = schedule._ended(made_up.study("x", "Li et al."), tmp_path / "x", result)
+        assert outcome.summary is None
+        assert str(tmp_path / "x") in outcome.fault
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="cannot be written .* give another directory with --out"):
         reproduce_all([made_up.named("fine")], tmp_path / "file")
@@ -171,3 +169,64 @@ def test_on_ray_every_study_ends_in_its_own_way_too(tmp_path: Path, monkeypatch:
     assert (dies.summary, "died" in dies.fault) == (None, True)
     (again,) = reproduce_all(made_up.STUDIES[:1], tmp_path, quick=True, seed=5, on="ray")
     assert again.kept
+
+
+SOURCES = {"one": "OPS paper", "two": "Li et al."}
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Finished]:
+    """What a run of two studies comes to, of which a test may change the second; the run itself is left out."""
+    known = {name: made_up.study(name, source) for name, source in SOURCES.items()}
+    out = tmp_path / "out"
+    outcomes = [Finished(study, out / name, study.run(True, out / name, 0)) for name, study in known.items()]
+
+    def reproduce_all(studies, out, told, quick, seed, jobs, on) -> list[Finished]:
+        assert (out, quick, seed, jobs, on) == (tmp_path / "out", True, 3, 2, "pool")
+        assert studies == list(known.values())
+        for outcome in outcomes:
+            told(outcome)
+        return outcomes
+
+    monkeypatch.setattr(gallery, "reproduce_all", reproduce_all)
+    monkeypatch.setattr(catalogue, "all_studies", lambda: known)
+    return outcomes
+
+
+def command(tmp_path: Path, *more: str) -> int:
+    arguments = ["reproduce", "--all", "--quick", "--seed", "3", "--jobs", "2", "--out", str(tmp_path / "out"), *more]
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    return int(str(left.value.code))
+
+
+def test_every_outcome_is_a_line_and_the_gallery_is_named(ended, tmp_path: Path, capsys) -> None:
+    ended[1] = ended[1]._replace(kept=True)
+    assert command(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "[ 1/2] one: 3 headline results: 1 reproduced" in said
+    assert re.search(r"\[ 2/2\] two: .*, done before", said)
+    assert f"gallery: {tmp_path / 'out' / 'index.html'}" in said
+    assert (tmp_path / "out" / "index.html").is_file()
+    assert command(tmp_path, "--strict") == 1
+
+
+def test_a_study_that_did_not_run_is_named_and_is_exit_code_1(ended, tmp_path: Path, capsys) -> None:
+    ended[1] = ended[1]._replace(summary=None, fault="rows.csv is not there")
+    assert command(tmp_path) == 1
+    said = capsys.readouterr()
+    assert "two did not run: rows.csv is not there" in said.err
+    assert "1 of 2 studies are there" in said.out
+
+
+def test_what_is_stored_is_judged_again_without_a_run(ended, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(gallery, "reproduce_all", lambda *_: pytest.fail("something ran"))
+    assert command(tmp_path, "--stored") == 0
+    assert (tmp_path / "out" / "headlines.md").read_text().count("✓ reproduced") == 2
+    shutil.rmtree(tmp_path / "out" / "two")
+    assert command(tmp_path, "--stored") == 1
+    assert "1 of 2 studies are there" in capsys.readouterr().out
+
+
+def test_the_module_of_the_entry_point_can_be_imported_first() -> None:
+    subprocess.run([sys.executable, "-c", "import tacit_reproduction.command, tacit.cli"], check=True)
