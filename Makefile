@@ -15,7 +15,7 @@ BROWSERS := chromium chromium-browser google-chrome
 
 setup: $(STAMP)
 	@for each in $(BROWSERS); do command -v $$each > /dev/null && exit 0; done; \
-	  echo "note: no browser, so that tests of the board and of reports in one are skipped: apt-get install chromium"
+	  echo "note: no browser, so that tests of the board and of reports in one are skipped: apt-get install chromium (firefox-esr: make test-slow)"
 
 $(STAMP): requirements.txt pyproject.toml reproduction/pyproject.toml
 	$(if $(PYTHON),,$(error no Python from 3.11 on among $(PYTHONS): install one, or say make PYTHON=/path/to/python3))
@@ -39,8 +39,9 @@ check: setup
 test: check
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "$(DAILY)"
 
-test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments
-	$(BIN)/pytest -m "not ($(DAILY))"
+test-slow: setup  # what takes minutes: docs/deploy.md in network namespaces (as root), swarms, killed peers, whole experiments;
+# what is skipped is said with the reason: what to install
+	$(BIN)/pytest -rs -m "not ($(DAILY))"
 
 # One test fills its process's disk, so that the measurement cannot be written either.
 coverage: setup  # which lines of src the daily tests run, in the processes that they start too

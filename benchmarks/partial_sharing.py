@@ -122,7 +122,7 @@ def predict(numbers: int) -> Cost:
 def enrol(directory: Path) -> None:
     """Give both ends an identity."""
     from tacit.peer.identity.authority import init_ca, issue
-    from tacit.peer.identity.identity import install, request
+    from tacit.peer.identity.enrolment import install, request
 
     init_ca(directory / "authority", "benchmark")
     for name in ("a", "b"):

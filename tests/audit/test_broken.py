@@ -17,7 +17,7 @@ from tacit import runtime
 from tacit.audit import audit as audit_on
 from tacit.core.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
 from tacit.privacy import clipping, gaussian, laplace
-from tacit.privacy.release import Released
+from tacit.privacy.draws import Released
 from tacit.runtime import calls
 
 ONLINE = tacit.algorithms.distributed_online

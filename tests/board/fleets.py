@@ -18,17 +18,46 @@ from tests.peer.enrolment import enrol
 LINK = {"peer": "hospital-b", "direction": "out", "state": "open", "lag": 0}
 
 
+AILING = {
+    "lag": 12,
+    "accuracy": 0.8,
+    "disk_free": 3e9,
+    "certificate_expires": "2020-01-01T00:00:00+00:00",
+    "model_finite": False,
+    "refusals": {"untrusted": 3},
+    "errors": ["2026-11-19 10:00:00 warning: link lost (hospital-a, silent)"],
+    "budget": [
+        {"class": "all", "unit": "epsilon", "limit": 4.0, "spent": 4.0, "left": 0.0, "runs_out": True, "words": ""},
+        {"class": "rows", "unit": "epsilon", "limit": None, "spent": 1.0, "left": 0.0, "runs_out": True, "words": ""},
+    ],
+}
+"""Of a status: whatever an operator has to be told of."""
+BOOK = {
+    "chain": "verified",
+    "unit": "epsilon",
+    "words": "epsilon 1 per record",
+    "releases_in_all": 8,
+    "classes": [
+        {"name": "rows", "unit": "epsilon", "limit": 4.0, "spent": 3.8, "left": 0.2, "runs_out": True},
+        {"name": "other", "unit": "epsilon", "limit": None, "spent": 1.0, "left": 0.0, "runs_out": True},
+    ],
+    "releases": [{"round": k, "time": None, "class": "rows", "cost": 0.475, "times": 1} for k in range(1, 9)],
+}
+"""A ledger with releases."""
+
+
 class Reports:
     """What a peer says that is none."""
 
     def __init__(self, stop):
         self.round, self.links, self.stop = 3, [LINK], stop
+        self.more, self.book = {}, {"chain": "verified", "classes": []}
 
     def status(self):
-        return {"state": "running", "round": self.round, "lag": 0, "links": self.links, "loss": 0.5}
+        return {"state": "running", "round": self.round, "lag": 0, "links": self.links, "loss": 0.5, **self.more}
 
     async def ledger(self):
-        return {"chain": "verified", "classes": []}
+        return self.book
 
     async def metrics(self):
         return f"tacit_round {self.round}\n"
@@ -88,3 +117,21 @@ async def until(condition, seconds=300.0):
 
 def state(federation, name):
     return next(one["state"] for one in federation.as_json()["peers"] if one["name"] == name)
+
+
+class Standing:
+    """Doors of peers that a test opens and closes."""
+
+    def __init__(self, loop, fleet):
+        self.loop, self.fleet, self.open, self.ports, self.reports = loop, fleet, {}, {}, {}
+
+    def up(self, name):
+        async def enter():
+            context = self.fleet.door(name, self.ports.get(name, 0))
+            return context, await context.__aenter__()
+
+        context, (door, self.reports[name]) = self.loop.call(enter())
+        self.open[name], self.ports[name] = context, door.port
+
+    def down(self, name):
+        self.loop.call(self.open.pop(name).__aexit__(None, None, None))

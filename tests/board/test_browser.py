@@ -13,6 +13,7 @@ from tacit.results import Run
 from tacit.results.store import save_data
 from tests.board.going import Going, folder
 from tests.board.served import PATIENCE, Loop, Served, opened, served, until
+from tests.browser import downloaded
 
 MakeRun = Callable[..., Run]
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -91,11 +92,8 @@ def test_data_and_pictures_are_downloaded(browser: Any, board: Served, stored: P
         page.get_by_role("link", name="Diffusion").click()
         loss = page.locator("figure.chart").first
         loss.locator(".line[d]").wait_for()
-        files = {}
-        for kind in ("CSV", "JSON", "SVG"):
-            with page.expect_download() as begun:
-                loss.get_by_role("button", name=kind).click()
-            files[kind] = Path(begun.value.path()).read_text()
+        buttons = {kind: loss.get_by_role("button", name=kind) for kind in ("CSV", "JSON", "SVG")}
+        files = {kind: downloaded(page, button.click) for kind, button in buttons.items()}
         head, *rows = files["CSV"].splitlines()
         assert head.split(",")[0] == "round"
         line = json.loads(files["JSON"])["lines"][0]

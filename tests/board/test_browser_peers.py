@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tacit.board.federation import Federation
 from tacit.config.fleet import load_fleet
-from tests.board.fleets import Fleet
+from tests.board.fleets import Standing
 from tests.board.served import Loop, opened, served, until
 
 DOWN_WITHIN = 5.0
 """Seconds, promised."""
-
-
-class Standing:
-    """Doors of peers that a test opens and closes."""
-
-    def __init__(self, loop: Loop, fleet: Fleet) -> None:
-        self.loop, self.fleet, self.open, self.ports = loop, fleet, dict[str, Any](), dict[str, int]()
-
-    def up(self, name: str) -> None:
-        async def enter() -> Any:
-            context = self.fleet.door(name, self.ports.get(name, 0))
-            return context, await context.__aenter__()
-
-        context, (door, _) = self.loop.call(enter())
-        self.open[name], self.ports[name] = context, door.port
-
-    def down(self, name: str) -> None:
-        self.loop.call(self.open.pop(name).__aexit__(None, None, None))
-
-
-@pytest.fixture
-def standing(loop: Loop, tmp_path: Path) -> Iterator[Standing]:
-    found = Standing(loop, Fleet(tmp_path, "hospital-a", "hospital-b"))
-    for name in found.fleet.names:
-        found.up(name)
-    yield found
-    for name in list(found.open):
-        found.down(name)
 
 
 def test_a_peer_that_dies_is_red_and_comes_back_green(

@@ -196,20 +196,29 @@ def test_what_cannot_be_noted_is_not_done(fleet):
     assert fleet.stopped == []
 
 
-def test_a_start_runs_its_command_with_the_operator_s_name(fleet):
-    code = "import os, pathlib; pathlib.Path('started').write_text(os.environ['TACIT_STARTED_BY'])"
-    (fleet.root / "starter.py").write_text(code)
+def test_a_start_is_in_the_peer_s_own_log_whatever_started_it(fleet, caplog):
+    """A service manager hands nothing on of who asked it: the peer is told once it is up, over its own door."""
+
+    def told():
+        return [
+            record.tacit_fields["operator"] for record in caplog.records if record.getMessage().startswith("start,")
+        ]
 
     async def scenario():
-        file = fleet.write({"hospital-a": 9}, more=f'start = ["{sys.executable}", "starter.py"]')
+        async with fleet.door("hospital-a") as (door, _):
+            port = door.port
+        file = fleet.write({"hospital-a": port}, more=f'start = ["{sys.executable}", "-c", "pass"]')
         async with watching(file) as federation:
             assert peer(federation, "hospital-a")["may"] == ["start"]
             await federation.start("hospital-a")
-            await until(lambda: (fleet.root / "started").exists() and (fleet.root / "started").read_text())
             await federation.peers["hospital-a"].child.wait()
-        assert (fleet.root / "started").read_text() == "board"
+            assert told() == []
+            async with fleet.door("hospital-a", port):  # as `systemctl start` has it: no child of the board
+                await until(lambda: told() == ["board"])
+                assert federation.peers["hospital-a"].started_by is None
 
-    run(scenario())
+    with caplog.at_level("WARNING", "tacit.peer"):
+        run(scenario())
     assert [entry["act"] for entry in noted(fleet)] == ["start"]
 
 

@@ -74,3 +74,5 @@ def test_the_example_of_two_digits_each_can_be_read(experiment):
     config = load(ROOT / "examples" / "two-digits.toml")
     assert config.run.repeats == 5
     assert "FedAvg" in config.labels
+    assert config.partition is not None
+    assert config.partition.kind == "few_classes"

@@ -125,6 +125,7 @@ def test_a_file_with_owners_gives_each_its_rows(experiment: str, table: Path) ->
     [
         'kind = "iid"',
         'kind = "label_shards", shards_per_agent = 2',
+        'kind = "few_classes", classes_per_agent = 1',
         'kind = "dirichlet", alpha = 0.5',
         'kind = "stochastic_adversarial", fraction = 0.5',
     ],

@@ -21,7 +21,7 @@ import tomli_w
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.deploy.swarm import one_thread
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.identity import install, request
+from tacit.peer.identity.enrolment import install, request
 from tests.deploy.homes import free_ports
 
 FEATURES = 3

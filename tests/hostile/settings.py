@@ -46,6 +46,7 @@ VALUES: tuple[Any, ...] = (
 EXAMPLES: Mapping[str, Any] = {
     "agents": 5, "out_degree": 2, "p": 0.5, "radius": 0.6, "k": 2, "rewire": 0.1, "W": [[0.5, 0.5], [0.5, 0.5]],
     "probability": 0.5, "table": [[True] * 5], "dim": 3, "label": "y", "shards_per_agent": 1, "alpha": 1.0,
+    "classes_per_agent": 1,
     "fraction": 0.5, "smallest": 1, "largest": 2, "classes": 2, "epsilon": 1.0, "clip": 1.0, "noise_multiplier": 1.0,
     "decay": 0.5, "rounds": 2, "delta": 1e-5, "noise_std": 1.0, "limit": 1.0, "cohort": 2, "clusters": 1,
     "constraints": {"kind": "size_limit", "limit": 1.0}, "hops": [1, 4],

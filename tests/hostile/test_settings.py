@@ -57,7 +57,7 @@ def test_rounds_and_repeats_without_end_in_python(asked: dict[str, int]) -> None
     graph, stream = tacit.graphs.ring(5), tacit.streams.logistic_drift(5, 3)
     method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
     words = refusal(tacit.simulate, method, lambda seed: graph, lambda seed: stream, **asked)
-    assert any(f"{value:,}" in words for value in asked.values())
+    assert any(str(value) in words.replace(",", "") for value in asked.values())
 
 
 SIZES: dict[str, tuple[str, dict[str, Any]]] = {

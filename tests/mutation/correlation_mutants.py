@@ -47,7 +47,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/release.py",
+        "privacy/draws.py",
         FILE,
         [("the simulator's memory stands still", "units, memory = _correlated", "units, _ = _correlated", SIMULATED)],
     ),

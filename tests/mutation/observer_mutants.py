@@ -73,7 +73,7 @@ MUTANTS = (
             ),
             (
                 "a stop is not in the peer's log",
-                '        self._log.warning("stop, asked for by an operator", operator=caller.holder.name, serial=caller.fingerprint)\n',
+                '        self._log.warning(f"{act}, asked for by an operator", operator=caller.holder.name, serial=caller.fingerprint)\n',
                 "",
                 "test_an_operator_stops_a_peer_and_an_observer_does_not",
             ),

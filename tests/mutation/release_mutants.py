@@ -168,7 +168,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/release.py",
+        "privacy/draws.py",
         "tests/privacy/test_mechanisms.py",
         [
             ("no noise is added", "return leaf + drawn", "return leaf", DRAWN),

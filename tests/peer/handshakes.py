@@ -12,7 +12,8 @@ from cryptography import x509
 
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import identity_files
 from tacit.peer.transport.dialer import Dialer
 from tacit.peer.transport.listener import Listener
 from tests.peer.enrolment import NAME, enrol

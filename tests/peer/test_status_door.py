@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from tacit.peer.identity.authority import init_ca, issue, revoke
-from tacit.peer.identity.identity import Holder, identity_files, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import Holder, identity_files
 from tacit.peer.identity.pem_files import load_certificate
 from tacit.peer.operations.http_server import PATIENCE
 from tacit.peer.transport.admission import DoorLimits
@@ -68,8 +69,11 @@ def test_an_operator_stops_a_peer_and_an_observer_does_not(site, caplog):
     assert (site.stops, site.reasons) == (0, ["role"])
     with caplog.at_level("WARNING", "tacit.peer"):
         site.served(lambda port: said(site.client("ops", port), "stop"))
-    assert site.stops == 1
-    (noted,) = [record for record in caplog.records if "operator" in getattr(record, "tacit_fields", {})]
+        assert site.served(lambda port: said(site.client("board", port), "started")) == "role"
+        site.served(lambda port: said(site.client("ops", port), "started"))
+    assert site.stops == 1, "a note of a start does nothing else"
+    noted, start = [record for record in caplog.records if "operator" in getattr(record, "tacit_fields", {})]
+    assert (start.getMessage()[:5], start.tacit_fields) == ("start", noted.tacit_fields)
     serial = load_certificate(identity_files(site.root / "ops").certificate).serial_number
     assert noted.tacit_fields == {"operator": "ops", "serial": f"{serial:x}"}
 
@@ -87,6 +91,7 @@ def test_an_operator_stops_a_peer_and_an_observer_does_not(site, caplog):
         ("/status/", "GET", 404),
         ("/", "GET", 404),
         ("/stop", "GET", 405),
+        ("/started", "GET", 405),
         ("/status", "POST", 405),
         ("/ledger", "DELETE", 405),
         ("/status", "HEAD", 405),

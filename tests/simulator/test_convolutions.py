@@ -106,6 +106,20 @@ def test_runs_say_the_same_one_by_one_and_all_at_once(monkeypatch: pytest.Monkey
 
 
 def test_only_losses_with_convolutions_are_run_in_turn() -> None:
-    objective = tacit.objectives.logistic()
+    """Judged by the model of a state, which need not be like the first parameters."""
     batch = Batch(jnp.ones((2, 3)), jnp.ones(2))
-    assert not convolves(objective, jnp.zeros(3), batch)
+
+    def smoothed(w: jax.Array, batch: Batch) -> jax.Array:
+        return jnp.sum(jnp.convolve(batch.x[0], w))
+
+    for objective, expected in (
+        (tacit.objectives.logistic(), False),
+        (tacit.objectives.from_loss(smoothed, jnp.zeros(3)), True),
+    ):
+        method = tacit.algorithms.distributed_online(objective, step=0.1)
+        inside = method._replace(
+            init={"peer": lambda key, params, views: (params, params[:0])},
+            model=lambda state: state[0],
+        )
+        for algorithm in (method, inside):
+            assert convolves(algorithm, jnp.zeros(3), batch, {"peer": {}}) is expected

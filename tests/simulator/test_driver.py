@@ -1,5 +1,7 @@
 """`simulate` as a whole: data on its way to the agents, figures, repeats, precision, refusals."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,14 +143,15 @@ def test_the_round_is_traced_and_compiled_once(monkeypatch):
         if event.endswith("backend_compile_duration"):
             compiled.append(about.get("fun_name", ""))
 
-    objective = objectives.from_loss(watched, np.zeros(specimens.DIM + 3))
     counts = {}
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         for rounds in (2, 20):
             traced.clear()
             compiled.clear()
-            algorithm = algorithms.decentralised_asymmetric(objective)  # a new one: JAX remembers traces of the old
+            fresh = partial(watched)  # JAX remembers traces of the old
+            objective = objectives.from_loss(fresh, np.zeros(specimens.DIM + 3))
+            algorithm = algorithms.decentralised_asymmetric(objective)
             simulate(algorithm, digraph(), specimens.targets(AGENTS, 20), rounds=rounds, record_every=3)
             counts[rounds] = len(traced)
             assert sum("advance" in name for name in compiled) == 1

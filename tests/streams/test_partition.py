@@ -90,6 +90,28 @@ def test_label_shards_limit_the_classes_of_an_agent() -> None:
 
 
 @fast
+@given(st.integers(1, 9), st.integers(1, 7), seeds, st.data())
+def test_few_classes_gives_every_agent_just_so_many(agents, classes, seed, data) -> None:
+    each = data.draw(st.integers(-(-classes // agents), classes), "classes of an agent")
+    rows = data.draw(st.lists(st.integers(agents, 4 * agents), min_size=classes, max_size=classes), "rows of a class")
+    y = np.random.default_rng(seed).permutation(np.repeat(np.arange(classes) * 3 - 1, rows))
+    parts = partition.few_classes(y, agents, each, seed)
+    assert_partition(parts, len(y), agents)
+    assert {len(np.unique(y[part])) for part in parts} == {each}
+    pieces = [[int(n) for part in parts if (n := np.sum(y[part] == label))] for label in np.unique(y)]
+    assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
+    assert all(max(sizes) - min(sizes) <= 1 for sizes in pieces)
+
+
+def test_two_digits_each_of_classes_as_unequal_as_those_of_mnist() -> None:
+    y = np.repeat(np.arange(10), [593, 675, 596, 614, 585, 543, 592, 627, 586, 595])
+    assert {len(set(y[part])) for part in partition.label_shards(y, 10, 2)} != {2}
+    held = [tuple(np.unique(y[part])) for part in partition.few_classes(y, 10, 2)]
+    assert {len(digits) for digits in held} == {2}
+    assert np.bincount(np.concatenate(held)).tolist() == [2] * 10
+
+
+@fast
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 20), st.floats(0, 1.5), seeds)
 def test_random_sizes_keep_their_range_and_the_rows(agents, smallest, width, plenty, seed) -> None:
     largest = smallest + width
@@ -180,6 +202,7 @@ def test_unequal_uses_up_all_rows_where_they_are_scarce() -> None:
     [
         lambda seed: partition.iid(60, 5, seed),
         lambda seed: partition.label_shards(np.arange(60) % 3, 5, 2, seed),
+        lambda seed: partition.few_classes(np.arange(60) % 3, 5, 2, seed),
         lambda seed: partition.dirichlet(np.arange(60) % 3, 5, 0.5, seed),
         lambda seed: partition.random_sizes(60, 5, 3, 30, seed),
         lambda seed: partition.unequal(np.arange(60) % 3, 5, 6, 6, 0.5, seed),
@@ -208,6 +231,9 @@ def test_a_seed_decides_the_split(split) -> None:
             "2 agents x 2 shards; .* at least 4 rows",
         ),
         (lambda: partition.label_shards([[0], [1]], 2, 1), DataError, r"labels of shape \(2, 1\)"),
+        (lambda: partition.few_classes([0, 1, 2, 0], 2, 4), ConfigError, "classes_per_agent = 4.* 3 classes"),
+        (lambda: partition.few_classes([0, 1, 2, 0], 2, 1), DataError, "1 of 3 classes; use more"),
+        (lambda: partition.few_classes([0, 0, 0, 5], 3, 2), DataError, "class 5 has 1 rows for 3 agents"),
         (lambda: partition.dirichlet([0, 1, 1], 2, 0.0), ConfigError, "alpha = 0.0"),
         (lambda: partition.unequal([0, 1, 1], 2, 1, 2, np.inf), ConfigError, "alpha = inf"),
         (lambda: partition.unequal([[0], [1]], 2, 1, 2, 1.0), DataError, r"labels of shape \(2, 1\)"),

@@ -26,7 +26,7 @@ from tacit.board.events import Broadcast, stream
 from tacit.board.federation import Federation
 from tacit.board.federation import routes as federation_routes
 from tacit.board.guard import API, Guard
-from tacit.board.ledger_view import ledger_of_run
+from tacit.board.ledger_view import ledger_of_run, ledger_of_swarm, stores_of
 from tacit.board.runs import Found, Runs
 from tacit.core.errors import TacitError
 
@@ -121,6 +121,8 @@ class Board:
     def ledger(self, request: Request) -> Any:
         """The privacy that it spent."""
         run = self._run(request)
+        if run.kind == "swarm":
+            return ledger_of_swarm(stores_of(run.live), request.query_params.get("member", ""))
         found = detail(self.runs, run)
         privacy = (found["summary"] or {}).get("privacy", {})
         return ledger_of_run(run, self.runs.record(run), privacy, found["settings"])

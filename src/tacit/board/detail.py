@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit.board.curves import CURVES, Curves, curves_of
+from tacit.board.ledger_view import stores_of
 from tacit.board.live_reader import LiveRecord, text
 from tacit.board.runs import Found, Runs
 from tacit.config.sections import leaves_of
@@ -56,7 +57,8 @@ def detail(runs: Runs, run: Found) -> dict[str, Any]:
         "warnings": warnings,
         "curves": [name for name in CURVES if name in curves],
         "has_graph": live is not None and live.network is not None,
-        "has_ledger": run.kind == "run" and run.private,
+        "has_ledger": run.private
+        and (run.kind == "run" or (_told(live, "booked", False) and bool(stores_of(run.live)))),
         "score_name": score,
     }
 

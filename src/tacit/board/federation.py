@@ -20,7 +20,6 @@ from tacit.config.fleet import Fleet, FleetPeer
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, RemoteError, TacitError
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.observing.client import StatusClient
-from tacit.peer.operations.service_manager import STARTED_BY
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -61,6 +60,8 @@ class Watched:
         """Why it is not up."""
         self.history: deque[Moment] = deque(maxlen=KEPT)
         self.child: asyncio.subprocess.Process | None = None
+        self.started_by: IdentityWatch | None = None
+        """Operator who had it started, which is not in its log yet."""
 
     async def look(self) -> bool:
         """Ask once; returns whether anything is to be told."""
@@ -113,7 +114,7 @@ class Federation:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        observer = IdentityWatch(fleet.observer, lambda fault: None, "observer")
+        self._observer = observer = IdentityWatch(fleet.observer, lambda fault: None, "observer")
         self.peers = {name: Watched(name, peer, observer) for name, peer in fleet.peers.items()}
         self._operator: IdentityWatch | None = None
         if fleet.operator is not None:
@@ -143,8 +144,12 @@ class Federation:
         return {"peers": [one.as_json(self._operator is not None) for one in self.peers.values()]}
 
     async def ledger(self, name: str) -> dict[str, Any]:
-        """Return the summary of a peer's ledger."""
-        return await self._asked(name).ledger()
+        """Return the summary of a peer's ledger, over a connection of its own: a long answer holds up no look."""
+        client = StatusClient(name, self._peer(name).peer.address, self._observer)
+        try:
+            return await client.ledger()
+        finally:
+            client.close()
 
     def history(self, name: str) -> dict[str, Any]:
         """Return the figures of the last looks at a peer, column by column."""
@@ -173,13 +178,11 @@ class Federation:
         if one.state == "up" or (one.child is not None and one.child.returncode is None):
             raise ConfigError(f"{name} runs already")
         self._note("start", name, operator)
-        holder = operator.current().name
         try:
             with (self.fleet.file.parent / f"{name}.log").open("ab") as log:
                 one.child = await asyncio.create_subprocess_exec(
                     *command,
                     cwd=self.fleet.file.parent,
-                    env={**os.environ, STARTED_BY: holder},
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -187,6 +190,7 @@ class Federation:
                 )
         except OSError as error:
             raise ConfigError(f"[peers.{name}] start: {command[0]} cannot be run ({error.strerror})") from error
+        one.started_by = operator
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -195,7 +199,22 @@ class Federation:
             began = time.monotonic()
             if await one.look():
                 self._changed.set()
+            if one.state == "up" and one.started_by is not None:
+                await self._tell_start(one, one.started_by)
             await asyncio.sleep(max(0.0, began + self.fleet.every - time.monotonic()))
+
+    async def _tell_start(self, one: Watched, operator: IdentityWatch) -> None:
+        """Have a peer write into its log who had it started, however it was: what starts it need not hand that on."""
+        client = StatusClient(one.name, one.peer.address, operator)
+        try:
+            await client.started()
+            one.started_by = None
+        except MessageRefused:
+            one.started_by = None
+        except (RemoteError, IdentityError):  # at the next look
+            pass
+        finally:
+            client.close()
 
     async def _telling(self) -> None:
         while True:
@@ -208,11 +227,6 @@ class Federation:
         if name not in self.peers:
             raise LookupError(name)
         return self.peers[name]
-
-    def _asked(self, name: str) -> StatusClient:
-        """Return a connection of its own: a long answer holds up no look."""
-        one = self._peer(name)
-        return StatusClient(name, one.peer.address, one.client.watch)
 
     def _acting(self) -> IdentityWatch:
         """Return the operator's identity, if there is one that is valid now."""

@@ -1,12 +1,13 @@
-"""Privacy spent over time: of a run from its account, of a peer from its store.
+"""Privacy spent over the rounds: of a run from its account, of a swarm from the stores of its members.
 
     {"unit", "classes": [{"name", "limit", "spent", "left"}],
-     "releases": [{"round", "time", "class", "cost"}], "chain", "words"}
+     "releases": [{"round", "class", "cost"}], "chain", "words"}
 
 A run's account is looked at now and then: its "releases" have the "rounds" since the look before, and cost what these
-did together.
+did together: what they add to the loss of the record that has lost most.
 
-The cost of a release is what it adds to the loss of the record that has lost most: costs add up to what is spent.
+Members of `swarm run --booked` have ledgers, which are verified from their first entry on, and told as peers tell of
+theirs (`tacit.peer.observing.ledger_summary`); "members" are all of them, "member" is the one that is told of.
 """
 
 from __future__ import annotations
@@ -20,17 +21,14 @@ from typing import Any
 
 from tacit.board.live_reader import LiveRecord, finite_or_none
 from tacit.board.runs import Found
-from tacit.core.errors import LedgerError
-from tacit.privacy.accounting import Account
-from tacit.privacy.events import Event, fresh_number
-from tacit.privacy.ledger import Replay, inspect
-from tacit.privacy.ledger.budget_use import budget_use, spending
+from tacit.core.errors import LedgerError, ResultError
+from tacit.peer.observing.ledger_summary import summary_of
+from tacit.privacy.ledger import inspect
 
 RECORD = "each record"
 """The class of a run: its account tells records apart, and their loss is that of the dearest."""
-MOST_RELEASES = 1000
-"""That are told of one by one; of more, some are taken together."""
-_ROUND = re.compile(r"round (\d{1,15})")
+STORE = "store.sqlite"
+MOST_MEMBERS = 10_000
 NOTHING = "This run promises nothing, so that there is no loss to be told: whatever it sends may show its data."
 
 
@@ -62,7 +60,7 @@ def ledger_of_run(run: Found, live: LiveRecord | None, privacy: Mapping[str, Any
         "unit": "epsilon",
         "classes": [{"name": RECORD, "limit": limit, "spent": spent, "left": _left(limit, spent)}],
         "releases": [
-            {"round": at, "time": None, "class": RECORD, "cost": cost, "rounds": at - before}
+            {"round": at, "class": RECORD, "cost": cost, "rounds": at - before}
             for (before, _), (at, cost) in pairwise([(0, 0.0), *releases])
         ],
         "chain": "none",
@@ -127,64 +125,47 @@ def _left(limit: float | None, spent: float | None) -> float | None:
     return None if limit is None else max(0.0, limit - (spent or 0.0))
 
 
-def ledger_of_store(path: Path, witness: Path | None = None) -> dict[str, Any]:
-    """Return what stands in a peer's store, verified from its first entry on; it is never written to.
+def stores_of(live: Path | None) -> dict[str, Path]:
+    """Return the stores of a swarm's members by their names; nothing where there are none.
+
+    They lie beside its live file's folder, in one that begins with the same number. Links are not followed.
 
     Args:
-      path: store.sqlite of a peer, or a ledger.
-      witness: Its witness, to find out an old copy; None: unchecked.
+      live: Its live file.
     """
+    found: dict[str, Path] = {}
+    number = re.match(r"\d+", live.name) if live is not None else None
+    if live is None or number is None:
+        return found
     try:
-        return inspect(path, _read, witness)
+        folders = [one for one in live.parent.parent.iterdir() if one.name.startswith(f"{int(number[0])}-")]
+        for folder in folders:
+            homes = [] if folder.is_symlink() or not folder.is_dir() else sorted(folder.iterdir(), key=_in_order)
+            stores = [home / STORE for home in homes[:MOST_MEMBERS] if not home.is_symlink()]
+            found |= {store.parent.name: store for store in stores if store.is_file() and not store.is_symlink()}
+    except OSError:  # it is being moved, or closed to this user
+        return {}
+    return found
+
+
+def _in_order(home: Path) -> tuple[str, int]:
+    """Sort member-10 behind member-9."""
+    digits = re.search(r"\d{1,9}$", home.name)
+    return (home.name, 0) if digits is None else (home.name[: digits.start()], int(digits[0]))
+
+
+def ledger_of_swarm(stores: Mapping[str, Path], member: str) -> dict[str, Any]:
+    """Return what stands in the ledger of one member of a swarm, which is never written to.
+
+    Args:
+      stores: As `stores_of` gives them.
+      member: Its name; empty: the first one.
+    """
+    name = member or next(iter(stores), "")
+    if name not in stores:
+        raise ResultError(f"there is no member {name[:80]!r} with a ledger; expected one of {', '.join(stores)}")
+    try:
+        found = inspect(stores[name], summary_of)
     except (LedgerError, OSError) as error:
-        return {"unit": "epsilon", "classes": [], "releases": [], "chain": "broken", "words": str(error)}
-
-
-def _read(replay: Replay) -> dict[str, Any]:
-    accounts: dict[str, Account] = {}
-    releases: list[dict[str, Any]] = []
-    spent: dict[str, float] = {}
-    for entry, event in replay:
-        if not event.labels:  # it is of no record
-            continue
-        name, budget = _class_of(event), replay.genesis.budget
-        accounts[name] = accounts.get(name, Account()).charged(event)
-        now = spending(budget, accounts[name].spent()).spent
-        cost, spent[name] = now - spent.get(name, 0.0), now
-        found = _ROUND.search(entry.release)
-        at = int(found[1]) if found else entry.sequence
-        releases.append({"round": at, "time": None, "class": name, "cost": cost})
-        if len(releases) > 2 * MOST_RELEASES:
-            releases = _merged(releases)
-    use = budget_use(replay.genesis.budget, replay.account)
-    return {
-        "unit": use.unit,
-        "classes": [
-            {"name": name, "limit": use.limit, "spent": value, "left": max(0.0, use.limit - value)}
-            for name, value in spent.items()
-        ],
-        "releases": releases,
-        "chain": "verified",
-        "words": f"{use.words[:1].upper()}{use.words[1:]}. The book has {replay.last.sequence:,} entries.",
-    }
-
-
-def _class_of(event: Event) -> str:
-    if event.records == "":
-        return "all records"
-    if fresh_number(event.records) is not None:
-        return "records that are read once"
-    return "records that may come again" if event.records.startswith("rows ") else event.records
-
-
-def _merged(releases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return half as many releases, two of a class as one."""
-    waiting: dict[str, dict[str, Any]] = {}
-    found = []
-    for each in releases:
-        before = waiting.pop(each["class"], None)
-        if before is None:
-            waiting[each["class"]] = each
-        else:
-            found.append({**each, "cost": before["cost"] + each["cost"]})
-    return [*found, *waiting.values()]
+        found = {"unit": "epsilon", "classes": [], "releases": [], "chain": "broken", "words": str(error)}
+    return {**found, "members": list(stores), "member": name}

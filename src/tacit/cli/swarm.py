@@ -76,7 +76,7 @@ def run(
         _announce(problem, booked)
         for index, label in enumerate(config.labels):
             folder = directory / f"{index + 1}-{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}"
-            with _live_log(out, problem, index) as told:
+            with _live_log(out, problem, index, booked) as told:
                 outcomes.append(compare(problem, index, folder, privacy=privacy, limit=limit, told=told))
             say(f"  {label}: {outcomes[-1].rounds:,} rounds in {outcomes[-1].seconds:.1f} s")
         _print(outcomes, tolerance)
@@ -115,13 +115,16 @@ def _announce(problem: Problem, booked: bool) -> None:
 
 
 @contextlib.contextmanager
-def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callable[[int, Figures], object]]:
+def _live_log(
+    out: Path | None, problem: Problem, index: int, booked: bool = False
+) -> Iterator[Callable[[int, Figures], object]]:
     """Give what hears of the rounds of one algorithm, and writes them to a live file for the board.
 
     Args:
       out: Directory to write; None: nothing is written.
       problem: The experiment.
       index: Number of the algorithm.
+      booked: Whether members have ledgers.
     """
     if out is None:
         yield lambda done, figures: None
@@ -137,6 +140,7 @@ def _live_log(out: Path | None, problem: Problem, index: int) -> Iterator[Callab
         "rounds": settings.rounds,
         "repeats": 1,
         "private": algorithm.privacy.private,
+        "booked": booked and algorithm.privacy.private,
     }
     with LiveLog(out, index + 1) as log:
         log.begin(

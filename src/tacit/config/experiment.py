@@ -92,6 +92,7 @@ FILES: Mapping[str, Callable[..., streams.Table]] = dict.fromkeys((*ENDINGS, "sq
 PARTITIONS: Mapping[str, Callable[..., Any]] = {
     "iid": partition.iid,
     "label_shards": partition.label_shards,
+    "few_classes": partition.few_classes,
     "dirichlet": partition.dirichlet,
     "stochastic_adversarial": partition.stochastic_adversarial,
     "unequal": partition.unequal,

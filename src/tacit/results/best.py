@@ -47,7 +47,7 @@ class Best:
       >>> run = tacit.simulate(
       ...     method, tacit.graphs.ring(4), stream, rounds=200, record={"held_out": best}, record_every=5
       ... )
-      >>> run.rounds < 200 and best.loss == run.recorded["held_out"].min()
+      >>> run.rounds < 200 and bool(best.loss == run.recorded["held_out"].min())
       True
     """
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.extend.core as program
 import jax.numpy as jnp
 
-from tacit.core.contract import Batch, Objective, Params, Tree
+from tacit.core.contract import Algorithm, Batch, Params, Tree, View
 from tacit.core.messages import Array
 from tacit.privacy.per_record.rewriting import Operation, contains, run, traced, walk
 
@@ -29,15 +29,21 @@ MOST_PLACES = 16
 """Of a window that is compared place by place."""
 
 
-def convolves(objective: Objective, params: Params, batch: Batch) -> bool:
-    """Whether a loss has convolutions, and is computed where their form matters.
+def convolves(algorithm: Algorithm, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]) -> bool:
+    """Whether the loss of a method has convolutions, and is computed where their form matters.
 
     Args:
-      objective: Loss of one agent.
-      params: Its parameters, or their shapes.
+      algorithm: The method; its loss is traced for the model of a first state, which need not be `params`.
+      params: First parameters, or their shapes.
       batch: Of one agent, likewise.
+      views: One agent's view per role and link set.
     """
-    return jax.default_backend() == "cpu" and contains(jax.make_jaxpr(objective.loss)(params, batch), CONVOLUTION)
+    if jax.default_backend() != "cpu":
+        return False
+    role, key = algorithm.predictor, jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(algorithm.init[role], key, params, views[role])
+    model = jax.eval_shape(algorithm.model, state)
+    return contains(jax.make_jaxpr(algorithm.objective.loss)(model, batch), CONVOLUTION)
 
 
 def in_fast_form(function: Callable[..., Tree]) -> Callable[..., Tree]:

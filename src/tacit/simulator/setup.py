@@ -100,7 +100,7 @@ class Setup:
             for role in self.algorithm.init
         }
         self.specs = runtime.settle(self.algorithm, params, batch, views)
-        self.in_turn = layout.shards == 1 and convolves(self.algorithm.objective, params, batch)
+        self.in_turn = convolves(self.algorithm, params, batch, views)
         """Whether learners work one after the other."""
         self.packings = tuple(map(Packing, self.specs))
 

@@ -72,6 +72,51 @@ def label_shards(y: Any, agents: int, shards_per_agent: int, seed: int = 0) -> P
     return _sorted([np.concatenate([shard[s] for s in hand]) for hand in dealt])
 
 
+def few_classes(y: Any, agents: int, classes_per_agent: int, seed: int = 0) -> Parts:
+    """Rows of exactly so many classes for each agent, however large the classes are.
+
+    Each class is cut by itself, at random, into one piece for each agent that holds it; pieces of one class differ by
+    one row at most. Every class has as many holders as another, up to one. (Equal shards of all rows, `label_shards`,
+    go over the edges between classes of unequal sizes, so that an agent may hold more or fewer.)
+
+    Args:
+      y: Labels (rows,).
+      agents: Number of agents.
+      classes_per_agent: Classes that each agent holds, at most as many as there are.
+      seed: Seed of the draw, 0 or more.
+
+    Example:
+      >>> import numpy as np
+      >>> from tacit.streams import partition
+      >>> y = np.repeat([0, 1, 2, 3], [5, 9, 7, 6])
+      >>> [len(set(y[part])) for part in partition.few_classes(y, agents=4, classes_per_agent=2)]
+      [2, 2, 2, 2]
+    """
+    labels = _labels(y)
+    _enough(len(labels), agents)
+    names, label, rows = np.unique(labels, return_inverse=True, return_counts=True)
+    whole_number("classes_per_agent", classes_per_agent, f"the labels have {len(names)} classes", most=len(names))
+    if agents * classes_per_agent < len(names):
+        raise DataError(
+            f"{agents} agents x {classes_per_agent} classes: nobody would hold the rows of "
+            f"{len(names) - agents * classes_per_agent} of {len(names)} classes; use more agents or classes each"
+        )
+    rng = _generator(seed)
+    holders = _holders(len(names), agents, classes_per_agent, rng)
+    holder = np.empty(len(labels), np.int64)
+    for c, name in enumerate(names):
+        of_class = np.flatnonzero(holders[:, c])
+        if rows[c] < len(of_class):
+            raise DataError(
+                f"class {name} has {rows[c]} rows for {len(of_class)} agents; expected at least one row each: use "
+                "fewer agents, or fewer classes each"
+            )
+        dealt = rng.permutation(np.flatnonzero(label == c))
+        for agent, share in zip(rng.permutation(of_class), np.array_split(dealt, len(of_class)), strict=True):
+            holder[share] = agent
+    return _by_holder(holder, agents)
+
+
 def dirichlet(y: Any, agents: int, alpha: float, seed: int = 0) -> Parts:
     """Rows of each class shared out by proportions drawn from Dirichlet(alpha): small alpha, very different agents.
 
@@ -231,6 +276,18 @@ def stochastic_adversarial(x: Any, agents: int, fraction: float, seed: int = 0) 
     if len(clustered):
         holder[clustered] = _clusters(features[clustered], agents, int(rng.integers(1 << 31)))
     return _by_holder(holder, agents)
+
+
+def _holders(classes: int, agents: int, each: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw (agents, classes) who holds what: so many classes each, of which those with most places left."""
+    left = np.full(classes, agents * each // classes)
+    left[rng.permutation(classes)[: agents * each % classes]] += 1
+    holds = np.zeros((agents, classes), bool)
+    for agent in rng.permutation(agents):
+        chosen = np.lexsort((rng.random(classes), -left))[:each]
+        holds[agent, chosen] = True
+        left[chosen] -= 1
+    return holds
 
 
 def _classes_drawn(

@@ -1,8 +1,8 @@
-/** A ledger: what was released when, for which class of records, and what is left. */
+/** A ledger: what was released in which rounds, for which class of records, and what is left. */
 
-import { get } from "./api.js";
-import { atMost, fill, h, put } from "./dom.js";
-import { count, moment, number, percent, some } from "./format.js";
+import { get, part } from "./api.js";
+import { atMost, choice, fill, h, put } from "./dom.js";
+import { count, number, percent, some } from "./format.js";
 import { badge } from "./glyphs.js";
 import { look } from "./looks.js";
 import { Plot, Shared } from "./plot.js";
@@ -49,34 +49,42 @@ function stairs({ name, runs_out: runsOut = true }, releases, at) {
 
 /** Fill `place` with the ledger that the server gives at `path`, and keep it up to date. */
 export async function ledger(place, path, { feed, alive, onClose }, source = "ledger") {
-  let book = await get(path);
+  let member = "", book = await get(path);
   if (!alive()) return;
+  const fresh = () => get(member ? `${path}?member=${part(member)}` : path);
   const shared = new Shared(), spent = new Plot({ title: "Spent over the rounds", unit: book.unit, caption: "The charges of each class, added up; of records that are released once, those of the dearest. A dashed line is a limit: a release that would cross it is refused.", shared, source });
   onClose(() => spent.close());
-  const top = h("div"), classes = h("div", { class: "classes" }), last = h("div");
-  put(place, h("h2", { class: path.startsWith("runs/") ? "unseen" : null }, "Ledger"), top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
+  const whose = h("div", { class: "controls" }), top = h("div"), classes = h("div", { class: "classes" }), last = h("div");
+  put(place, h("h2", { class: path.startsWith("runs/") ? "unseen" : null }, "Ledger"), whose, top, classes, h("div", { class: "both" }, spent.element, last), glossary("ledger", "record class", "epsilon", "delta", "round"));
+
+  if (book.members) { // of a swarm, each with a book of its own
+    put(whose, choice("Member", book.members.map((each) => [each, each]), book.member, async (value) => {
+      member = value;
+      const now = await fresh();
+      if (alive() && member === value) { book = now; show(); }
+    }));
+  }
 
   function show() {
     const { unit, releases } = book;
-    fill(top, h("div", { class: "rollcall" }, badge(book.chain), h("span", { class: "by" }, CHAINS[book.chain])), book.words ? h("p", { class: "verdict" }, book.words.replace(/^./, (first) => first.toUpperCase())) : null, path.startsWith("peers/") ? meaning(book) : null);
+    fill(top, h("div", { class: "rollcall" }, badge(book.chain), h("span", { class: "by" }, CHAINS[book.chain])), book.words ? h("p", { class: "verdict" }, book.words.replace(/^./, (first) => first.toUpperCase())) : null, path.startsWith("peers/") || book.members ? meaning(book) : null);
     fill(classes, book.classes.map((each) => h("section", { class: "class", "aria-label": each.name }, h("h3", {}, each.name),
       h("div", { class: "left" }, each.limit === null || each.runs_out === false ? `${number(each.spent)} spent` : `${number(each.left)} left`),
       each.limit === null ? h("p", { class: "by" }, "no limit was set") : meter({ unit, ...each }, false), h("p", { class: "by" }, `${some(times(releases.filter((release) => release.class === each.name)), "release")}, ${each.unit ?? unit} ${number(each.spent)} ${each.runs_out === false ? "per record" : "spent"}`))));
     spent.set(book.classes.map((each, k) => stairs(each, releases, k)).filter((line) => line.rounds.length),
       book.classes.filter((each) => each.limit !== null && each.spent > 0.25 * each.limit).map((each) => ({ value: each.limit, label: `limit of ${each.name}` })));
     spent.element.hidden = !releases.length;
-    const timed = releases.some((release) => release.time !== null && release.time !== undefined);
     fill(last, releases.length ? [h("h2", {}, "The last releases"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The last releases" }, h("table", {},
-      h("caption", { class: "unseen" }, "The last releases, newest first"), h("thead", {}, h("tr", {}, ["round", ...(timed ? ["time"] : []), "class", `cost (${unit})`].map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", {}, releases.slice(-ROWS).reverse().map((each) => h("tr", {}, h("td", {}, each.rounds > 1 ? `${count(each.round - each.rounds + 1)} to ${count(each.round)}` : count(each.round)), timed ? h("td", {}, moment(each.time)) : null, h("td", {}, each.class), h("td", {}, number(each.cost)))))))]
+      h("caption", { class: "unseen" }, "The last releases, newest first"), h("thead", {}, h("tr", {}, ["round", "class", `cost (${unit})`].map((head) => h("th", { scope: "col" }, head)))),
+      h("tbody", {}, releases.slice(-ROWS).reverse().map((each) => h("tr", {}, h("td", {}, each.rounds > 1 ? `${count(each.round - each.rounds + 1)} to ${count(each.round)}` : count(each.round)), h("td", {}, each.class), h("td", {}, number(each.cost)))))))]
       : h("p", { class: "empty" }, "Nothing has been released yet."),
     releases.length ? h("p", { class: "downloads" }, `${some(times(releases), "release")} in all. `, h("button", { type: "button", class: "small", on: { click: () =>
-      save(`${fileName(source)}-releases.csv`, "text/csv", csv([["round", "time", "class", `cost (${unit})`], ...releases.map((each) => [each.round, each.time, each.class, each.cost])])) } }, "Download all as CSV")) : null);
+      save(`${fileName(source)}-releases.csv`, "text/csv", csv([["round", "class", `cost (${unit})`], ...releases.map((each) => [each.round, each.class, each.cost])])) } }, "Download all as CSV")) : null);
   }
   show();
   const again = atMost(3000, async () => {
     try {
-      const now = await get(path);
+      const now = await fresh();
       if (alive()) { book = now; show(); }
     } catch { /* the page says that the connection is lost */ }
   });

@@ -119,11 +119,6 @@ def _ready() -> None:
 
 async def _serve(file: Path) -> None:
     from tacit.deploy.peer import Peer
-    from tacit.peer.operations.logs import Log
-    from tacit.peer.operations.service_manager import STARTED_BY
-
-    if operator := os.environ.get(STARTED_BY):
-        Log().warning("start, asked for by an operator", operator=operator)
 
     stop = _Stop()
     peer = await Peer.start(file)

@@ -51,6 +51,10 @@ class StatusClient:
         self.close()  # an act is sent once, and never over a connection that may have ended
         await self._asked("POST", "/stop")
 
+    async def started(self) -> None:
+        """Tell the peer that whoever asks had it started, for its log: for an operator."""
+        await self._asked("POST", "/started")
+
     def close(self) -> None:
         """Let the connection go."""
         if self._streams is not None:

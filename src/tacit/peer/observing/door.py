@@ -159,11 +159,20 @@ class StatusDoor:
 
     async def stop(self, caller: Caller) -> Answer:
         """Have the peer end."""
-        if caller.holder.role != "operator":
-            raise MessageRefused("role", f"{caller.holder.name!r} is an {caller.holder.role}, who may only read")
-        self._log.warning("stop, asked for by an operator", operator=caller.holder.name, serial=caller.fingerprint)
+        self._note("stop", caller)
         self._stop()
         return as_json(HTTPStatus.OK, {"done": True}, CLOSE)
+
+    async def started(self, caller: Caller) -> Answer:
+        """Note who had the peer started: whatever starts it, a service manager say, does not hand that on."""
+        self._note("start", caller)
+        return as_json(HTTPStatus.OK, {"done": True})
+
+    def _note(self, act: str, caller: Caller) -> None:
+        """Write an operator's act into the log; refuse it to anybody else."""
+        if caller.holder.role != "operator":
+            raise MessageRefused("role", f"{caller.holder.name!r} is an {caller.holder.role}, who may only read")
+        self._log.warning(f"{act}, asked for by an operator", operator=caller.holder.name, serial=caller.fingerprint)
 
     async def answer(self, work: Callable[[Caller], Awaitable[Answer]], secured: Secured) -> Answer:
         """Answer one request, or refuse it and count it."""
@@ -189,6 +198,7 @@ class _Visit:
             "/ledger": ("GET", partial(self._do, door.ledger)),
             "/metrics": ("GET", partial(self._do, door.metrics)),
             "/stop": ("POST", partial(self._do, door.stop)),
+            "/started": ("POST", partial(self._do, door.started)),
         }
 
     async def _do(self, work: Callable[[Caller], Awaitable[Answer]], _: bytes) -> Answer:

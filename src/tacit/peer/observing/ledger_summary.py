@@ -23,6 +23,8 @@ MOST_POINTS = 256
 """Entries of the timeline of one class; longer ones are joined, neighbours with neighbours."""
 SHARE, SHORTEST = 0.05, 1.0
 """Share of the time that may go into reading a ledger, and seconds for which a summary stands at least."""
+UNASKED_SHARE, UNASKED_SHORTEST = 0.01, 5.0
+"""The same where nobody asks for the ledger, and the status alone shows its classes."""
 _ROUND = re.compile(r" round (\d+) phase \d+$")
 
 EVERY, ONCE, AGAIN, NAMED = "every record", "each record once", "records that may come again", "named records"
@@ -62,10 +64,7 @@ class Timeline:
 
     def entries(self, name: str) -> list[dict[str, Any]]:
         """Return the entries as plain data."""
-        return [
-            {"round": round_, "time": None, "class": name, "cost": cost, "times": times}
-            for round_, cost, times in self._points
-        ]
+        return [{"round": round_, "class": name, "cost": cost, "times": times} for round_, cost, times in self._points]
 
 
 def summary_of(replay: Replay) -> dict[str, Any]:
@@ -108,9 +107,26 @@ class LedgerWatch:
 
     def __init__(self, path: Path, witness: Path | None, log: Log) -> None:
         self._path, self._witness, self._log = path, witness, log
-        self._lock, self._due = asyncio.Lock(), 0.0
+        self._lock, self._due, self._due_unasked = asyncio.Lock(), 0.0, 0.0
+        self._releases = 0
+        self._task: asyncio.Task[dict[str, Any]] | None = None
         self.latest = NO_LEDGER
         """The summary that was made last."""
+
+    def freshen(self, releases: int) -> None:
+        """Have a summary made in the background, where the ledger has grown and there is time for it.
+
+        Args:
+          releases: That the ledger holds by now.
+        """
+        busy = self._task is not None and not self._task.done()
+        if not busy and releases != self._releases and time.monotonic() >= self._due_unasked:
+            self._releases, self._task = releases, asyncio.create_task(self.look())
+
+    def close(self) -> None:
+        """Make no more summaries."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def look(self) -> dict[str, Any]:
         """Return a summary that is not too old."""
@@ -120,6 +136,7 @@ class LedgerWatch:
                 self.latest = await asyncio.to_thread(self._read)
                 now = time.monotonic()
                 self._due = now + max(SHORTEST, (now - began) / SHARE)
+                self._due_unasked = now + max(UNASKED_SHORTEST, (now - began) / UNASKED_SHARE)
             return self.latest
 
     def _read(self) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Report:
     def close(self) -> None:
         """Listen to the log no more."""
         self._logger.removeHandler(self._errors)
+        self._ledger.close()
 
     def status(self) -> dict[str, Any]:
         """Return the status, as plain data."""
@@ -106,7 +107,11 @@ class Report:
         return service.counters.render(frozenset() if self._shows_loss else MADE_OF_DATA)
 
     def _budget(self, use: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the budget of all records together as it is now, and by class as the ledger was read last."""
+        """Return the budget of all records together as it is now, and by class as the ledger was read last.
+
+        It is read again in the background: the next status has what this one lacks.
+        """
+        self._ledger.freshen(self._service().node.store.ledger.releases)
         now = {"class": "all", **{key: use[key] for key in ("unit", "limit", "spent", "left", "runs_out", "words")}}
         of = [{"class": one["name"], **one} for one in self._ledger.latest["classes"]]
         return [now, *({key: value for key, value in one.items() if key != "name"} for one in of)]

@@ -6,9 +6,6 @@ import contextlib
 import os
 import socket
 
-STARTED_BY = "TACIT_STARTED_BY"
-"""Variable with the name of the operator who had this process started from elsewhere, for its log."""
-
 
 def notify(state: str) -> None:
     """Tell the service manager, if there is one, e.g. READY=1; one that does not listen is no reason to fail.

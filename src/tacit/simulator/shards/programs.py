@@ -151,7 +151,8 @@ class Programs:
     def of_method(self, algorithm: Algorithm) -> Programs:
         """Return the programs of a method that differs from this one's in numbers alone."""
         made = copy.copy(self)
-        made.engine = self.engine.of(algorithm)
+        made.engine, made.metrics = self.engine.of(algorithm), copy.copy(self.metrics)
+        made.metrics.objective = algorithm.objective
         return made
 
     def models_of_shard(self, network: Network, loop: LoopState) -> Params:

@@ -1,4 +1,4 @@
-"""The draw from a mechanism's declaration, in simulation: one function for all mechanisms."""
+"""Draws in simulation: from a mechanism's declaration, by one function for all mechanisms, and of pairs' masks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from tacit.core.contract import Array, Correlation, Extent, Mechanism, Memory, Noise, Tree, View
 from tacit.core.errors import ContractError
 from tacit.privacy.noise import NoiseWords, unit_gaussian, unit_laplace
-from tacit.privacy.noise.fixed_point import weighed_shares
+from tacit.privacy.noise.fixed_point import PRECISIONS, weighed_shares
 
 _UNIT_DRAWS = {"laplace": unit_laplace, "gaussian": unit_gaussian, "bounded_laplace": unit_laplace}
 
@@ -116,3 +116,10 @@ def _draw_per_slot(mechanism: Mechanism, view: View) -> Array | None:
     if mechanism.own_share is None:
         return None
     return jnp.ones(view.out.live.shape, jnp.result_type(float)).at[0].set(mechanism.own_share(view))
+
+
+def mask_draws(words: NoiseWords, scale: Array, shape: tuple[int, int], integers: Any) -> Array:
+    """Draw one mask per pair of senders and number: Laplace draws, in steps of the grid (simulation only)."""
+    precision = PRECISIONS[jnp.dtype(integers).name]
+    unit = unit_laplace(words, 0, shape, jnp.dtype(precision))
+    return jnp.round(scale.astype(precision) * unit).astype(integers)
