@@ -30,9 +30,10 @@ HERE = Path(__file__).parent
 STORE = HERE.parent / "reproduction" / "outcomes"
 WHENCE = "origin.json"
 BEGIN, END = "<!-- headlines: made by docs/reproduced.py -->", "<!-- end of headlines -->"
-LOW_BITS, FEW, LARGE = 0x3FF, 50, 100_000
-"""Of curves in larger files: bits of a single-precision number that are not kept (what is left tells 1 from 1.0001),
-points that are, and bytes of a file from which on."""
+LOW_BITS, LOWER_BITS, LARGE = 0x3FF, 0x7FFF, 100_000
+"""Of curves in larger files: bits of a single-precision number that are not kept (what is left tells 1 from 1.0001), or
+between ends that stay as they are (1 from 1.004), and bytes of a file from which on."""
+FEWER = (10**9, 50, 20, None)  # points of a curve that are kept, one after the other; None: the ends as they are
 
 
 def take(gallery: Path) -> Iterator[str]:
@@ -59,28 +60,32 @@ def take(gallery: Path) -> Iterator[str]:
 def smaller(study: Study, content: bytes, origin: dict[str, Any]) -> bytes:
     """Return a table with curves in few digits, or at few points too, if every claim stays as it is to the letter."""
 
-    def short(values: Any, points: int | None) -> Any:
-        if points is not None and FEW < points in values.shape[:2]:
-            values = np.take(
-                values, np.linspace(0, points - 1, FEW).round().astype(int), values.shape[:2].index(points)
-            )
-        if values.ndim < 2 or values.dtype.kind != "f":
-            return values
+    def cut(values: Any, bits: int) -> Any:
         with np.errstate(over="ignore"):
-            return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFFFF ^ LOW_BITS)).view(np.float32)
+            return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFFFF ^ bits)).view(np.float32)
 
-    def shortened(row: Row, thin: bool) -> Row:
+    def short(values: Any, points: int | None, few: int | None) -> Any:
+        if points is not None and few is not None and few < points in values.shape[:2]:
+            kept = np.linspace(0, points - 1, few).round().astype(int)
+            values = np.take(values, kept, values.shape[:2].index(points))
+        if values.ndim < 2 or values.dtype.kind != "f" or (few is None and values.nbytes < LARGE):
+            return values
+        if few is not None:
+            return cut(values, LOW_BITS)
+        return np.concatenate([values[:, :1], cut(values[:, 1:-1], LOWER_BITS), values[:, -1:]], axis=1)
+
+    def shortened(row: Row, few: int | None) -> Row:
         lengths = [len(values) for name, values in row.measures.items() if values.ndim == 1 and name == "rounds"]
-        points = lengths[0] if thin and lengths else None
-        return Row(row.factors, {name: short(values, points) for name, values in row.measures.items()})
+        points = lengths[0] if lengths else None
+        return Row(row.factors, {name: short(values, points, few) for name, values in row.measures.items()})
 
     def told(table: bytes) -> list[Any]:
         summary = study.summary(table, origin)
         return [summary["claims"], summary["headlines"]]
 
     table, found = loaded(content), content
-    for thin in (False, True):
-        small = Results([shortened(row, thin) for row in table.rows], table.facts).content()
+    for few in FEWER:
+        small = Results([shortened(row, few) for row in table.rows], table.facts).content()
         if len(found) > LARGE and len(small) < len(found) and told(small) == told(content):
             found = small
     return found
