@@ -91,16 +91,21 @@ def smaller(study: Study, content: bytes, origin: dict[str, Any]) -> bytes:
     return found
 
 
-def stored(study: Study) -> dict[str, Any]:
+def stored(study: Study) -> dict[str, Any] | None:
     """Judge what is stored of a study by the code that is here."""
     directory = STORE / study.name
+    if not (directory / WHENCE).exists():
+        return None
     return study.summary((directory / OUTCOMES).read_bytes(), json.loads((directory / WHENCE).read_text()))
 
 
 def pages() -> dict[Path, str]:
     """Return both pages as they have to be."""
     told = [
-        (text, [Finished(study, STORE / study.name, stored(study)) for study in catalogue.studies(text)])
+        (
+            text,
+            [Finished(each, STORE / each.name, stored(each), "nothing is stored") for each in catalogue.studies(text)],
+        )
         for text in catalogue.TEXTS
     ]
     page = HERE / "reproduction.md"
