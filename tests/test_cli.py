@@ -232,6 +232,10 @@ def test_privacy_is_explained_by_what_holds(tacit: Any) -> None:
     assert found["composition"].startswith("sequential: ")
     assert [re.search("linf norm 3", line) is not None for line in found["assumptions"]] == [True]
     assert found["holds"].startswith("gaussian noise on the update")
+    whole = ["--adjacency", "agent", "--json"]
+    found = json.loads(tacit("privacy", "explain", "fedavg", *whole).out)
+    assert (found["unit"], found["mechanism"]["adjacency"]) == ("agent", "agent")
+    assert [re.search("all of an agent's records.*l2 norm 1", line) is not None for line in found["assumptions"]]
     bounded = ["--mechanism", "bounded_laplace", "--epsilon", "1", "--rounds", "9", "--json"]
     assert json.loads(tacit("privacy", "explain", "online_push_sum", *bounded).out)["mechanism"]["rounds"] == 9
     decaying = ["--mechanism", "decaying_gaussian", "--noise-multiplier", "1", "--decay", "0.5", "--clip", "1"]

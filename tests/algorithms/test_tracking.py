@@ -71,6 +71,23 @@ def test_push_diging(samples):
     check(push_diging(OBJECTIVE, STEP), ONE_WAY, samples, u / v)
 
 
+def test_push_diging_over_links_that_change(samples):
+    """The same with C(t): a sender splits among itself and those to whom its links are up."""
+    g = oracle(samples)
+    up = np.random.default_rng(3).random((3, ONE_WAY.edges)) < 0.6
+    u, v = np.zeros((AGENTS, DIM)), np.ones((AGENTS, 1))
+    y = g(0, u)
+    for t in range(ROUNDS):
+        C = np.eye(AGENTS)
+        C[ONE_WAY.receivers[up[t % 3]], ONE_WAY.senders[up[t % 3]]] = 1
+        C /= C.sum(axis=0)
+        x = u / v
+        u, v = C @ (u - STEP * y), C @ v
+        if t + 1 < ROUNDS:
+            y = C @ y + g(t + 1, u / v) - g(t, x)
+    check(push_diging(OBJECTIVE, STEP), ONE_WAY.with_dynamics(tacit.graphs.Periodic(up)), samples, u / v)
+
+
 def test_extra(samples, weights):
     """Shi et al. (2015), Alg. 1, in its two lines."""
     g = oracle(samples)

@@ -72,7 +72,7 @@ def mechanism(cell: Cell, batch: int, held: int) -> Mechanism:
     if math.isinf(cell.epsilon):
         return unprotected
     if cell.method in ("proposed", "fedavg"):
-        return laplace(cell.epsilon, *COMPONENT, perturbs="gradient", adjacency="component")
+        return laplace(cell.epsilon, COMPONENT.bound, COMPONENT.norm, perturbs="gradient", adjacency="component")
     multiplier = parts.sampled_multiplier(batch / held, cell.steps, cell.epsilon, DELTA)
     # The code counts a record that is added, which moves a sum by C; here one is replaced, which moves it by 2 C.
     return gaussian(multiplier / 2, CITED_CLIP, perturbs="gradient")

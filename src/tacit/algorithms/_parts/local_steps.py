@@ -10,7 +10,8 @@ gradients ("gradient", (2.58)-(2.60)), which the step size then scales down toge
 same with noise of the update's own size.) With a clip, every record's gradient is clipped in every local step; what is
 released is the mean of these means, and the regulariser, which is no data's, joins at the round's first point. One step
 moves by 2 C / B_k if a record is replaced; with several, later gradients are taken elsewhere and may change altogether,
-by 2 C. That the server picks at random whom it calls is not counted in a client's favour.
+by 2 C. A clip of the agent's whole contribution (`Clip.of`) is of that mean alone, of neither records nor steps. That
+the server picks at random whom it calls is not counted in a client's favour.
 
 With an optimiser a local step moves by 1 / E_k of its update, made with a memory that begins as the client's own and is
 forgotten; the mean of the gradients is released, and the client's model and memory step once by that. So what enters is
@@ -68,7 +69,7 @@ def sampled_training(
     schedule = as_schedule(1.0 if is_optimiser(step) else step)  # type: ignore[arg-type]
     steps = numbers("local_steps", local_steps)
     sizes = None if batch_size is None else numbers("batch_size", batch_size)
-    data, penalty = gradient_parts(objective, mechanism.clip)
+    data, penalty = gradient_parts(objective, mechanism.clip, several=True)
     place = perturbation(mechanism)
     noise, joined = whole_gradient(mechanism)
     most_steps, most_records = int(steps.max()), 0 if sizes is None else int(sizes.max())
@@ -117,7 +118,7 @@ def sampled_training(
 
     def value(key: Key, start: Params, batch: Batch, view: View, memory: Tree = (), drift: Tree | None = None) -> Tree:
         gradient = mean_gradient(key, start, batch, view, memory, drift)
-        if mechanism.clip is not None and most_steps > 1:
+        if mechanism.clip is not None and (most_steps > 1 or mechanism.clip.of == "agent"):
             gradient = clip(gradient, mechanism.clip)  # a mean of clipped means is within, but for rounding
 
         def update(gradient: Tree) -> Tree:
