@@ -16,16 +16,16 @@ from tacit_reproduction.gauthier import (
     npfl,
     pao_baselines,
     pao_calcofi,
-    pao_environments,
     pao_theory,
     pao_variants,
     pgfl,
-    pgfl_discovery,
-    pgfl_images,  # fmt: skip
-    pgfl_optimum,
-    pgfl_regression,
     zcdp,
 )
+from tacit_reproduction.gauthier import pao_environments as elsewhere
+from tacit_reproduction.gauthier import pgfl_discovery as unknown
+from tacit_reproduction.gauthier import pgfl_images as two_classes
+from tacit_reproduction.gauthier import pgfl_optimum as optima
+from tacit_reproduction.gauthier import pgfl_regression as clusters
 from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN
 from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, VANISHING
 from tacit_reproduction.li import accuracies, minibatch, rcv1, synthetic
@@ -200,7 +200,7 @@ def similar(
     """NMSDs after the first and the last rounds as the text has them, twenty times as large where they are worse."""
     at, rows = np.arange(10, 301, 10), []
     wobble = 1 + 0.001 * np.random.default_rng(3).normal(size=(400, SEEDS))
-    for setting, problems, *_, rounds in pgfl_regression.tasks(False, 0):
+    for setting, problems, *_, rounds in clusters.tasks(False, 0):
         for problem in problems if rounds == pgfl.ROUNDS else ():
             last, early = {"PGFL": 0.01, "GFL": 0.03, "ClusterFL": 0.1}[setting.method], 0.5 - 0.2 * (setting.tau > 0)
             if setting.method == "PGFL":
@@ -216,10 +216,10 @@ def similar(
             rows.append(
                 Row(factors, {"rounds": at, "nmsd": values, "end": values[:, -1], "rho": np.full(SEEDS, booked)})
             )
-    for setting, problems, *_ in pgfl_optimum.looks(False, 0):
+    for setting, problems, *_ in optima.looks(False, 0):
         averaging = {"averaging": "exact" if setting.exact else "plain"}
         rows += [Row({**averaging, **p._asdict()}, {"distance": np.full(2, apart)}) for p in problems]
-    return pgfl_regression.judge(Results(rows))
+    return clusters.judge(Results(rows))
 
 
 def discovery(right: float = 80, found: float = 0.01) -> Judgement:
@@ -231,7 +231,7 @@ def discovery(right: float = 80, found: float = 0.01) -> Judgement:
             "by chance": {"right": sample(40, 1)},
         }
         rows += [Row({**place, "kind": kind}, m) for kind, m in {**of, "one model": {"nmsd": 0.05 * factor[1]}}.items()]
-    return pgfl_discovery.judge(Results(rows))
+    return unknown.judge(Results(rows))
 
 
 def images(judge: Any, cells: Any, **gains: tuple[float, float]) -> Judgement:
@@ -345,15 +345,15 @@ TABLES: dict[str, Callable[..., Judgement]] = {
     "lagrangian": of_cells(lagrangian, True, spending), "dynamic": of_cells(dynamic, True, moving),
     "mnist": of_cells(mnist, False, digits), "nonsmooth": nonsmooth, "theory": theory, "similar": similar,
     "variants": lambda **w: absent(pao_variants, **w), "baselines": lambda **w: absent(pao_baselines, **w),
-    "environments": lambda **w: absent(pao_environments, **w), "calcofi": lambda **w: absent(pao_calcofi, **w),
+    "environments": lambda **w: absent(elsewhere, **w), "calcofi": lambda **w: absent(pao_calcofi, **w),
     "discovery": discovery, "tuned": tuned, "importance": importance, "stars": stars, "updates": updates,
-    "digits": lambda **w: images(pgfl_images.judge_digits, pgfl_images.digits, **w),
-    "organs": lambda **w: images(pgfl_images.judge_organs, pgfl_images.organs, **w),
+    "digits": lambda **w: images(two_classes.judge_digits, two_classes.digits, **w),
+    "organs": lambda **w: images(two_classes.judge_organs, two_classes.organs, **w),
     "servers": servers, "graphs": graphs, "errors": lambda **w: errors(diffusion_ijcnn1, **w),
     "centroid": lambda **w: errors(gfl_classification, **w),
 }  # fmt: skip
 R, F, D = "reproduced", "refuted", "direction only"
-MIXED = pgfl_regression.MIXED
+MIXED = clusters.MIXED
 CASES: dict[str, list[tuple[dict[str, Any], list[int], list[str]]]] = {
     "ops": [({}, [], [R] * 4), ({"method": "DOL-Symm", "gain": -0.5}, [1], [F, R, R, R]),
         ({"method": "COL", "gain": 0.3}, [0], [F, R, R, R]),
@@ -432,7 +432,7 @@ EVERY = [(table, *case) for table, of in CASES.items() for case in of]
 def test_claims_and_verdicts_follow_the_numbers(
     table: str, changed: dict[str, Any], wrong: list[int], expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pao_environments, "largest_curvature", lambda goal, data: np.ones(3))
+    monkeypatch.setattr(elsewhere, "largest_curvature", lambda goal, data: np.ones(3))
     monkeypatch.setattr(asynchronous, "stream", lambda *cell: SimpleNamespace(chunk=lambda start, stop: None))
     judgement = TABLES[table](**changed)
     count = len(judgement.claims)

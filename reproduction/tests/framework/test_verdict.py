@@ -10,23 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.core.errors import DataError
+from tacit_reproduction import verdict as rules
 from tacit_reproduction.tuning import LARGEST_STEP, LEAST_STEP, bracket
-from tacit_reproduction.verdict import (
-    Claim,
-    Pair,
-    Rule,
-    above,
-    below,
-    fact,
-    headline,
-    judged,
-    not_worse,
-    ordered,
-    shown,
-    slopes,
-    verdict,
-    within,
-)
+from tacit_reproduction.verdict import Claim, Pair, Rule, above, below, fact, headline, judged, ordered, verdict, within
 
 SEEDS = 10
 JITTER = 0.01 * np.random.default_rng(0).normal(size=(4, SEEDS))
@@ -90,20 +76,20 @@ def test_figures_have_means_difference_interval_and_seeds() -> None:
     figure = judged("", Pair("SUSY", np.full(SEEDS, 0.5), np.full(SEEDS, 0.75)), below(), unit=" dB", note="So.").figure
     for part in ("SUSY", "0.5", "0.75 dB", "-0.25 [-0.25, -0.25]", "10 seeds", "So."):
         assert part in figure
-    assert shown([1.0, np.nan]) == "diverged for 1 of 2 seeds"
+    assert rules.shown([1.0, np.nan]) == "diverged for 1 of 2 seeds"
 
 
 def test_not_worse_tolerates_one_per_cent_and_needs_evidence() -> None:
     second = sample(0.5)
-    assert not_worse("", Pair("", second + 0.004, second)).holds
-    assert not_worse("", Pair("", second + 0.006, second)).outcome == "fails"
-    assert not_worse("", Pair("", second + np.where(np.arange(SEEDS) % 2, 0.1, -0.1), second)).outcome == "open"
+    assert rules.not_worse("", Pair("", second + 0.004, second)).holds
+    assert rules.not_worse("", Pair("", second + 0.006, second)).outcome == "fails"
+    assert rules.not_worse("", Pair("", second + np.where(np.arange(SEEDS) % 2, 0.1, -0.1), second)).outcome == "open"
 
 
 def test_slopes_are_those_of_least_squares() -> None:
     values = np.random.default_rng(1).normal(size=(3, 4))
     expected = [np.polyfit([1, 2, 4, 8], row, 1)[0] for row in values]
-    np.testing.assert_allclose(slopes((1, 2, 4, 8), values), expected)
+    np.testing.assert_allclose(rules.slopes((1, 2, 4, 8), values), expected)
 
 
 @pytest.mark.parametrize("pairs", [1, 4])

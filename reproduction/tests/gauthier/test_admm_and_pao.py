@@ -16,32 +16,17 @@ from tacit.privacy.spending import DELTA
 from tacit_reproduction.before_noise import before_noise
 from tacit_reproduction.datasets import calcofi as bottles
 from tacit_reproduction.gauthier import asynchronous, pao_theory, zcdp_tuning
+from tacit_reproduction.gauthier import nonsmooth as ns
 from tacit_reproduction.gauthier.asynchronous import SGD
-from tacit_reproduction.gauthier.nonsmooth import (
-    AGENTS,
-    HALF,
-    MATCHED,
-    OURS,
-    PROBLEMS,
-    ROUNDS,
-    VANISHING,
-    Cell,
-    algorithm,
-    clip_for,
-    connected,
-    data,
-    excess,
-    mechanism,
-    optimum,
-)
+from tacit_reproduction.gauthier.nonsmooth import AGENTS, HALF, MATCHED, OURS, PROBLEMS, ROUNDS, VANISHING
 
 SEED = 3
-CELL = Cell("ridge", OURS, 3.0, 0.8, 1.6)
+CELL = ns.Cell("ridge", OURS, 3.0, 0.8, 1.6)
 
 
 def as_printed(name: str, w: cvxpy.Variable) -> cvxpy.Expression:
     """The text's objective: losses over D_k = 50, and the K shares of R / K add up to R."""
-    drawn = data(SEED)
+    drawn = ns.data(SEED)
     x, y = drawn.x.astype(float).reshape(-1, 8), drawn.y.astype(float).reshape(-1)
     if name == "lad":
         return cvxpy.norm1(x @ w - y) / 50
@@ -56,30 +41,30 @@ def test_the_optimum_is_that_of_cvxpy_for_the_printed_objective(name: Any) -> No
     w = cvxpy.Variable(8)
     problem = cvxpy.Problem(cvxpy.Minimize(as_printed(name, w)))
     problem.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
-    drawn = data(SEED)
-    best = optimum(PROBLEMS[name], drawn)
+    drawn = ns.data(SEED)
+    best = ns.optimum(PROBLEMS[name], drawn)
     assert np.linalg.norm(best - w.value) <= 1e-6 * np.linalg.norm(best)
     around = best + 0.01 * np.random.default_rng(0).normal(size=(20, 8))
-    assert np.all(excess(PROBLEMS[name], drawn, around, best) > 0)
+    assert np.all(ns.excess(PROBLEMS[name], drawn, around, best) > 0)
 
 
 def test_the_clip_is_a_quantile_and_networks_are_connected() -> None:
-    drawn = data(7)
+    drawn = ns.data(7)
     x, y = drawn.x.reshape(-1, 8).astype(float), drawn.y.reshape(-1).astype(float)
-    norms = np.abs(x @ optimum(PROBLEMS["ridge"], drawn) - y) * np.linalg.norm(x, axis=1)
-    assert np.mean(norms <= clip_for(PROBLEMS["ridge"], range(7, 8))) == pytest.approx(0.95, abs=1e-3)
+    norms = np.abs(x @ ns.optimum(PROBLEMS["ridge"], drawn) - y) * np.linalg.norm(x, axis=1)
+    assert np.mean(norms <= ns.clip_for(PROBLEMS["ridge"], range(7, 8))) == pytest.approx(0.95, abs=1e-3)
     for seed in range(3):
-        graph = connected(50, 3, seed)
+        graph = ns.connected(50, 3, seed)
         assert len(graph.senders) == 150
         assert graphs.is_symmetric(graph)
         assert graphs.is_strongly_connected(graph)
     with pytest.raises(ConfigError, match="links"):
-        connected(50, 1.5, 0)
+        ns.connected(50, 1.5, 0)
 
 
 def simulated(method: Any, rounds: int) -> Any:
     return simulate(
-        method, connected(AGENTS, 3, 0), data(0).stream(), rounds=rounds, dtype="float64",
+        method, ns.connected(AGENTS, 3, 0), ns.data(0).stream(), rounds=rounds, dtype="float64",
         record={"models": lambda models: models}, record_every=1, progress=False,
     )  # fmt: skip
 
@@ -87,11 +72,11 @@ def simulated(method: Any, rounds: int) -> Any:
 def test_errors_are_of_what_the_printed_step_gives_before_its_noise() -> None:
     """(3.8) in NumPy, from what was released: the noise itself is that of the method."""
     clip, rounds, step, rho = 0.9, 4, 0.8, 1.6
-    method = algorithm(CELL, clip)
+    method = ns.algorithm(CELL, clip)
     (phase,) = method.phases
     exact = before_noise(method, lambda key, state, value, batch, view: method.model(phase.emit(state, value, view)[0]))
     released, before = (simulated(made, rounds).recorded["models"][0] for made in (method, exact))
-    drawn, graph = data(0), connected(AGENTS, 3, 0)
+    drawn, graph = ns.data(0), ns.connected(AGENTS, 3, 0)
     x, y = drawn.x.astype(np.float64), drawn.y.astype(np.float64)
     links = np.zeros((AGENTS, AGENTS))
     links[graph.receivers, graph.senders] = 1
@@ -114,7 +99,7 @@ def test_errors_are_of_what_the_printed_step_gives_before_its_noise() -> None:
 @pytest.mark.parametrize("method", [OURS, "DP-NFL"])
 def test_all_rounds_spend_the_total(method: str) -> None:
     """By sums of zCDP, and by sums of the classic rule's epsilons and deltas."""
-    noise = mechanism(CELL._replace(method=method), 0.9)
+    noise = ns.mechanism(CELL._replace(method=method), 0.9)
     ratios = np.array([noise.ratio_in(n) for n in range(1, ROUNDS + 1)])  # sensitivity over noise
     if method == OURS:
         assert np.sum(ratios**2) / 2 == pytest.approx(CELL.total, rel=1e-5)

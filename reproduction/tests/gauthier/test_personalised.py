@@ -12,16 +12,9 @@ from tacit.core.errors import DataError
 from tacit.graphs import is_strongly_connected, is_symmetric
 from tacit.streams.dataset import Dataset
 from tacit_reproduction.datasets.tasks import TwoClasses
-from tacit_reproduction.gauthier import (
-    npfl,
-    npfl_data,
-    pgfl,
-    pgfl_discovery,
-    pgfl_image_data,
-    pgfl_images,
-    pgfl_optimum,
-    pgfl_regression,
-)
+from tacit_reproduction.gauthier import npfl, npfl_data, pgfl, pgfl_discovery, pgfl_image_data, pgfl_images
+from tacit_reproduction.gauthier import pgfl_optimum as optimum
+from tacit_reproduction.gauthier import pgfl_regression as regression
 from tacit_reproduction.gauthier.npfl_data import CONNECTED, DRAWN, World, parts, world
 from tacit_reproduction.gauthier.pgfl import CLIENTS, CLUSTERS, RIDGE, SERVERS, Problem, Setting, world_of
 from tacit_reproduction.gauthier.pgfl_image_data import Group, accuracies, clients
@@ -29,7 +22,7 @@ from tacit_reproduction.gauthier.pgfl_images import Cell
 
 
 def test_worlds_are_as_the_text_has_them():
-    worlds = {gamma: world_of(Problem(gamma=gamma, clip=5.0), 4) for gamma in pgfl_regression.GAMMAS}
+    worlds = {gamma: world_of(Problem(gamma=gamma, clip=5.0), 4) for gamma in regression.GAMMAS}
     cluster, coordinate = worlds.values()
     assert (cluster.stream.data_size.min(), cluster.stream.data_size.max()) == pgfl.RECORDS
     np.testing.assert_array_equal(cluster.clusters, coordinate.clusters)
@@ -71,7 +64,7 @@ def test_the_optimum_is_where_the_clusters_gradients_cancel():
     world = world_of(Problem(), seed=2)
     batch = world.stream.chunk(0, 1)
     x, y, there = (np.asarray(leaf[0], np.float64) for leaf in (batch.x, batch.y, batch.weight))
-    for q, found in enumerate(pgfl_optimum.optima(world)):
+    for q, found in enumerate(optimum.optima(world)):
         total = np.zeros(x.shape[2])
         for server in range(SERVERS):
             mine = [k for k in range(server * CLIENTS, (server + 1) * CLIENTS) if world.clusters[k] == q]
@@ -100,7 +93,7 @@ def test_nothing_finite_is_booked_where_a_bound_is_only_assumed():
 
 @pytest.mark.slow
 def test_exact_averaging_comes_to_the_optimum_and_plain_averaging_does_not():
-    plain, exact = (pgfl_optimum.arrive((Setting(exact=exact), [Problem()], 1, 0, 600))[0] for exact in (False, True))
+    plain, exact = (optimum.arrive((Setting(exact=exact), [Problem()], 1, 0, 600))[0] for exact in (False, True))
     assert exact.measures["distance"].max() < 1e-5
     assert plain.measures["distance"].max() > 1e-3
 
