@@ -30,7 +30,7 @@ def run(
         raise ConfigError(f"{what} goes with --all; one experiment uses all cores of this machine by itself")
     studies = all_studies()
     if listed or name is None:
-        rows = [(s.name, s.title, s.source, f"{s.minutes:.0f}") for s in studies.values()]
+        rows = [(s.name, s.title, s.source, f"{s.minutes:.0f}".replace("inf", "hours")) for s in studies.values()]
         print_table(("name", "what it shows", "source", "minutes"), rows)
         say("minutes: on two cores, the full form. --quick takes a minute; --all runs every one and makes a gallery")
         return

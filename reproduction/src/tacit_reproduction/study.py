@@ -203,7 +203,7 @@ def finished_run(*problem: Any, **settings: Any) -> Run:
 
 
 def _row(claim: Claim, headlines: Sequence[Headline]) -> dict[str, Any]:
-    """Return a claim with the headline that rests on it; that of no headline and no text is a question of our own."""
+    """Return a claim with the headline that rests on it; one of no headline and no text is a question of our own."""
     of = next((each for each in headlines if claim.claim in each.claims), None)
     named = {"headline": of.headline, "verdict": of.verdict} if of else {"headline": "", "verdict": None}
     text = claim.text or (f"{of.text} ({of.place})" if of else "")

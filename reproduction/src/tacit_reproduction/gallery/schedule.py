@@ -1,9 +1,10 @@
 """Scheduler of all studies: several at a time, each in a process of its own, finished ones kept.
 
-The longest begin first, so that no long one is left alone at the end. A study writes its directory whole or not at all:
-what has a summary of the same form and seed, made of the same code, versions and data files, is kept.
+The longest begin first, after them what takes hours. A study writes its directory whole or not at all: what has a
+summary of the same form and seed, made of the same code, versions and data files, is kept.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +55,8 @@ def reproduce_all(
     ended = {study.name: Finished(study, out / study.name, found[study.name], kept=True) for study in before}
     for outcome in ended.values():
         told(outcome)
-    waiting = sorted((study for study in studies if study.name not in ended), key=lambda study: -study.minutes)
+    new = [study for study in studies if study.name not in ended]
+    waiting = sorted(new, key=lambda study: (study.minutes == math.inf, -study.minutes))
     for study in waiting:
         try:
             (out / study.name).mkdir(parents=True, exist_ok=True)
