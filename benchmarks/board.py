@@ -40,7 +40,7 @@ from benchmarks.figures import write
 from tacit.board.beside import beside
 from tacit.board.runs import Runs
 from tacit.results import Run
-from tacit.results.live import About, Drawing, LiveFolder, Part
+from tacit.results.live import About, Drawing, LinksSeen, LiveFolder, Part
 
 SIZES = {1000: 12_000, 100_000: 150}
 """Agents -> rounds of a run."""
@@ -231,6 +231,9 @@ class Sights:
     def agents(self) -> dict[str, np.ndarray]:
         each = np.arange(self.count)
         return {"loss": 1 + np.sin(each + self.done / 3), "mass": 1 + 0.3 * np.cos(each * self.done)}
+
+    def links(self) -> LinksSeen:
+        return LinksSeen({"dead": np.arange(self.done % 10, self._senders.size, 10)})
 
     def spent(self) -> tuple[float, None]:
         return 1.0, None

@@ -74,6 +74,13 @@ def test_no_clip(monkeypatch):
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), margin=2)
 
 
+@pytest.mark.covered_by("a clip of the mean")
+def test_a_clip_of_the_agent_that_is_twice_as_wide():
+    mechanism = laplace(epsilon=0.4, clip=0.5, adjacency="agent")
+    wide = mechanism._replace(clip=mechanism.clip._replace(bound=1.0))
+    caught(audit(ONLINE, wide, trials=TRIALS, rounds=3), margin=1.5)
+
+
 @pytest.mark.covered_by("test_faults.py, linf clip said to be l2")
 def test_an_l2_clip_taken_for_an_l1_clip():
     mechanism = laplace(epsilon=1.0, clip=0.5, norm="l1")

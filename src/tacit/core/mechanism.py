@@ -93,10 +93,12 @@ class Clip(NamedTuple):
     Args:
       bound: Largest norm of a record's gradient.
       norm: In which it is measured; linf clips each coordinate by itself.
+      of: Whose gradient: that of each record, or the mean over all of an agent's records as a whole.
     """
 
     bound: float
     norm: Literal["l2", "l1", "linf"] = "l2"
+    of: Literal["record", "agent"] = "record"
 
 
 class Mechanism(NamedTuple):
@@ -161,7 +163,7 @@ class Mechanism(NamedTuple):
         if self.decay != 1:
             settings.append(f"decay={self.decay:g}")
         if self.clip is not None:
-            settings.append(f"clip={self.clip.bound:g} {self.clip.norm}")
+            settings.append(f"clip={self.clip.bound:g} {self.clip.norm}{' of the agent' * (self.clip.of == 'agent')}")
         if self.distribution is not None:
             settings.append(f"on {self.perturbs}")
         if self.adjacency != "record":

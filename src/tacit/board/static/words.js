@@ -33,6 +33,16 @@ export const LINKS = {
   quarantined: "the neighbour sent what it must not, and is not believed any more",
 };
 
+/** What they are in a simulation, where the channel, the graph and the receiver decide. */
+export const RUN_LINKS = {
+  open: "what was sent in the round arrived in it",
+  late: "what was sent in the round arrives in a later one",
+  lost: "what was sent in the round was lost on its way",
+  dead: "an end was away in the round, or the link was not there",
+  refused: LINKS.refused,
+  quarantined: "the receiver leaves this sender out for a while: what it sent lay far from what the others sent",
+};
+
 const TERMS = {
   "round": "one step of all agents: predict, learn, release, send, combine",
   "agent, peer": "one learner with its own data; a peer is an agent as a process of its own, over mutual TLS",

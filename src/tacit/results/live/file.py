@@ -80,6 +80,8 @@ class LiveFile:
         self._averages, self._frames = RunningAverages(), Thinned(MOST_FRAMES)
         self._framed, self._spent_on_frames, self._dearest = 0, 0.0, 0.0
         self._groups: NDArray[np.int64] | None = None
+        self._links = False
+        """Whether the file has each link."""
         self._figures: dict[str, float | None] = {}
 
     def __call__(self, part: Part) -> None:
@@ -103,6 +105,7 @@ class LiveFile:
             line = line_of(drawn)
             self._groups = line.pop("groups", None)
             self._log.line({"graph": line})
+            self._links = bool(line["links"]) and self._groups is None
 
     def _rows(self, part: Part) -> list[Block]:
         """Return curves of the part's rounds, thinned."""
@@ -134,17 +137,19 @@ class LiveFile:
     def _frame(self, part: Part) -> Block:
         """Write figures of single agents; returns the privacy spent, which is looked at then too."""
         if not self._dearest:  # the first time compiles what the others use
-            part.sights.agents()
+            part.sights.agents(), self._links and part.sights.links()
         begun = time.perf_counter()
         measures = dict(part.sights.agents())
         epsilon, each = part.sights.spent()
         if each is not None:
             measures["privacy"] = each
         if measures:
-            size = sum(8 * values.size for values in measures.values())
+            links = part.sights.links().states if self._links else {}
+            size = sum(8 * values.size for values in (*measures.values(), *links.values()))
             self._frames.most = int(np.clip(FRAME_BYTES // max(1, size), 10, MOST_FRAMES))
             content = {name: self._per_node(np.asarray(values, np.float64)) for name, values in measures.items()}
-            self._log.line({"frame": part.done, "measures": content})
+            told = {"links": {state: places.tolist() for state, places in links.items()}} if self._links else {}
+            self._log.line({"frame": part.done, "measures": content, **told})
         self._framed = part.done
         self._frames.take(part.done)
         self._figures["epsilon"] = epsilon
