@@ -12,8 +12,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-SHARE = 0.05
-"""Of the time of the thread, at most. What is not measured, such as ending these connections, costs about as much."""
+SHARE = 0.15
+"""Of the time of the thread, at most."""
 AHEAD = 0.02
 """Seconds of work that may be done at once by a crowd that has just come."""
 
