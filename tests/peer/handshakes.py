@@ -56,7 +56,8 @@ class Federation:
     async def _listen(self, started):
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         watch = IdentityWatch(identity_files(self.home), lambda fault: self.events.put({"fault": str(fault)}))
-        listener = Listener(Hearing(NAME), watch, Told(self.events))
+        self.hearing = Hearing(NAME)
+        listener = Listener(self.hearing, watch, Told(self.events))
         started.set_result(await listener.start("127.0.0.1:0"))
         await self._over.wait()
         await listener.close(0.1)
