@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -126,6 +127,18 @@ def test_a_run_writes_its_directory(tacit: Any, tmp_path: Path) -> None:
 def test_a_run_goes_to_a_folder_of_its_name_by_default(tacit: Any, tmp_path: Path) -> None:
     assert tacit("run", "small.toml", "--rounds", "2").code == 0
     assert (tmp_path / "runs" / "small" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(("records", "threads"), [(1, "1"), (2**16, None)])
+def test_light_rounds_get_one_thread_and_heavy_ones_all(
+    tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, threads: str | None
+) -> None:
+    for name in ("PJRT_NPROC", "NPROC"):
+        monkeypatch.delenv(name, raising=False)
+    wide = EXPERIMENT.replace("dim = 2", f"dim = 8\nbatch = {records}").replace("rounds = 8", "rounds = 1")
+    (tmp_path / "wide.toml").write_text(wide.replace("regret_points = 1", "regret_points = 0"))
+    assert tacit("run", "wide.toml").code == 0
+    assert os.environ.get("PJRT_NPROC") == threads
 
 
 def test_ctrl_c_leaves_a_valid_partial_run(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

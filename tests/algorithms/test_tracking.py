@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import optax
 import pytest
 
 import tacit
@@ -162,3 +163,36 @@ def test_links_that_change_keep_the_optimum_of_a_tracker(fixed):
 def test_a_word_for_the_combination_is_checked():
     with pytest.raises(ConfigError, match="combine"):
         gradient_tracking(OBJECTIVE, combine="never")
+
+
+@pytest.mark.parametrize("combine", ["after", "before"])
+def test_an_optimiser_steps_along_the_tracker(combine, samples, weights):
+    """Carnevale et al. (2022): Adam on the tracker; the tracker itself goes by gradients as before."""
+    b1, b2, eps = 0.9, 0.99, 1e-6
+    g = oracle(samples)
+    x, mean, square = (np.zeros((AGENTS, DIM)) for _ in range(3))
+    y = g(0, x)
+    for t in range(ROUNDS):
+        mean, square = b1 * mean + (1 - b1) * y, b2 * square + (1 - b2) * y**2
+        update = -STEP * (mean / (1 - b1 ** (t + 1))) / (np.sqrt(square / (1 - b2 ** (t + 1))) + eps)
+        after = weights @ (x + update) if combine == "after" else weights @ x + update
+        if t + 1 < ROUNDS:
+            y = weights @ y + g(t + 1, after) - g(t, x)
+        x = after
+    check(gradient_tracking(OBJECTIVE, optax.adam(STEP, b1, b2, eps), combine=combine), MUTUAL, samples, x)
+
+
+NO_OPTIMISER = {
+    "decentralised_momentum": "adapt_then_combine",
+    "quasi_global_momentum": "adapt_then_combine",
+    "push_diging": "gradient_tracking",
+    "extra": "gradient_tracking",
+    "exact_diffusion": "gradient_tracking",
+    "scaffold": "fedadam",
+}
+
+
+@pytest.mark.parametrize("name", NO_OPTIMISER)
+def test_methods_that_an_optimiser_would_spoil_refuse_it(name):
+    with pytest.raises(ConfigError, match=NO_OPTIMISER[name]):  # what to take instead
+        getattr(tacit.algorithms, name)(OBJECTIVE, optax.adam(0.1))

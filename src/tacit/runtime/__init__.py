@@ -43,7 +43,7 @@ from tacit.runtime.keys import (
 from tacit.runtime.messages import MessageSpec, ReleaseSpec, settle
 from tacit.runtime.phases import check_horizon, is_answered, link_ends
 from tacit.runtime.presence import Following, every_round, presence, rounds_of
-from tacit.runtime.start import FirstParams, first_params, model_bytes, starting_points
+from tacit.runtime.start import FirstParams, first_params, foretold, model_bytes, model_size, starting_points
 from tacit.runtime.views import empty_links, make_view
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ __all__ = [
     "every_round",
     "finish",
     "first_params",
+    "foretold",
     "init_key",
     "is_answered",
     "link_ends",
@@ -83,6 +84,7 @@ __all__ = [
     "make_view",
     "masks_key",
     "model_bytes",
+    "model_size",
     "prepare",
     "prepared_topology",
     "presence",
