@@ -40,7 +40,7 @@ from benchmarks.figures import write
 from tacit.board.beside import beside
 from tacit.board.runs import Runs
 from tacit.results import Run
-from tacit.results.live import About, Drawing, LiveFolder, Part
+from tacit.results.live import About, Drawing, LinksSeen, LiveFolder, Part
 
 SIZES = {1000: 20_000, 100_000: 150}
 """Agents -> rounds of a run by which it is found out how many it takes."""
@@ -222,6 +222,12 @@ class Sights:
     def agents(self) -> dict[str, np.ndarray]:
         each = np.arange(self.count)
         return {"loss": 1 + np.sin(each + self.done / 3), "mass": 1 + 0.3 * np.cos(each * self.done)}
+
+    def links(self) -> LinksSeen:
+        return LinksSeen({"dead": np.arange(self.done % 10, self._senders.size, 10)})
+
+    def regret(self, seconds: float, speed: float) -> None:
+        return None
 
     def spent(self) -> tuple[float, None]:
         return 1.0, None

@@ -1,11 +1,11 @@
-"""What stands before the first round, by number of agents: `python -m benchmarks.setup [--rate ROUNDS] [AGENTS ...]`.
+"""What stands before the first round, by agents: `python -m benchmarks.setup [--exact] [--rate ROUNDS] [AGENTS ...]`.
 
-Online push-sum with logistic regression, 18 features, a random digraph of 1 to 10 links out of each agent. Every size
-runs in a process of its own, first with an empty cache of programs, then with what the first has left there. Prints
-seconds of making the graph, of set-up (checks, layout, data and transfers), of compiling and of the rounds, how many
-programs were compiled, and peak memory, of the device too where it tells; seconds of the processor stand beside those
-of the clock. With `--rate` there are twice so many rounds, all on one round of data, of which the second half is timed
-(with one look at the models): agent-rounds per second, of the same run.
+Online push-sum with logistic regression, 18 features, a random digraph of 1 to 10 links out of each agent (5.5 on
+average), or with `--exact` of 10. Every size runs in a process of its own, first with an empty cache of programs, then
+with what the first has left there. Prints seconds of making the graph, of set-up (checks, layout, data and transfers),
+of compiling and of the rounds, how many programs were compiled, and peak memory, of the device too where it tells;
+seconds of the processor stand beside those of the clock. With `--rate` there are twice so many rounds, all on one round
+of data, of which the second half is timed (with one look at the models): agent-rounds per second, of the same run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 FOUND = "/jax/compilation_cache/cache_hits"
 
 
-def measure(agents: int, cache: str = "", rate: int = 0) -> dict[str, Any]:
+def measure(agents: int, cache: str = "", rate: int = 0, exact: bool = False) -> dict[str, Any]:
     """Return the figures of one size, in this process."""
     seconds: Counter[str] = Counter()
     times: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def measure(agents: int, cache: str = "", rate: int = 0) -> dict[str, Any]:
     begun, worked = time.perf_counter(), time.process_time()
     method = tacit.algorithms.online_push_sum(tacit.objectives.logistic())
     with tacit.limits.memory(MEMORY):
-        graph = tacit.graphs.random_digraph(agents, 10, seed=0)
+        graph = tacit.graphs.random_digraph(agents, 10, seed=0, exact=exact)
         made = time.perf_counter()
         stream = tacit.streams.logistic_drift(agents=agents, dim=FEATURES, seed=0, repeat_every=1 if rate else None)
         run = tacit.simulate(
@@ -79,10 +79,11 @@ def measure(agents: int, cache: str = "", rate: int = 0) -> dict[str, Any]:
     }
 
 
-def in_own_process(agents: int, cache: str, rate: int = 0) -> dict[str, Any]:
+def in_own_process(agents: int, cache: str, rate: int = 0, exact: bool = False) -> dict[str, Any]:
     """Measure one size in a process that starts afresh, and keeps its programs in a folder."""
     settings = environment(agents) | {"XDG_CACHE_HOME": cache, "JAX_ENABLE_COMPILATION_CACHE": "true"}
     command = [sys.executable, "-m", "benchmarks.setup", "--one", str(agents), "--rate", str(rate)]
+    command += ["--exact"] if exact else []
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=settings).stdout
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
@@ -102,17 +103,18 @@ def main() -> int:
     parser = argparse.ArgumentParser("benchmarks.setup")
     parser.add_argument("agents", nargs="*", type=int)
     parser.add_argument("--rate", type=int, default=0, help="rounds that are timed")
+    parser.add_argument("--exact", action="store_true", help="10 links out of each agent, and not 1 to 10")
     parser.add_argument("--one", type=int, help="one size, in this process")
     asked = parser.parse_args()
     if asked.one is not None:
-        print(json.dumps(measure(asked.one, rate=asked.rate)))
+        print(json.dumps(measure(asked.one, rate=asked.rate, exact=asked.exact)))
         return 0
     columns = ("graph", "set-up", "compiling", "rounds", "processor", "programs", "peak", "on device")
     print(f"{'agents':>12} " + "".join(f"{column:>11}" for column in columns) + "  agent-rounds/s")
     cells, again = [], 0
     for agents in asked.agents or SIZES:
         with tempfile.TemporaryDirectory() as cache:
-            pair = [in_own_process(agents, cache, asked.rate) for _ in range(2)]
+            pair = [in_own_process(agents, cache, asked.rate, asked.exact) for _ in range(2)]
         if not agree(*pair):
             raise SystemExit(f"{agents:,} agents: programs that were kept give other losses")
         again += pair[1]["programs"]

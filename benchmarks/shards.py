@@ -8,9 +8,12 @@ scaling here can only show what the exchange costs: seconds per agent-round shou
 repetitions counts.
 
 Two processes cannot be faster than one process and the exchange by itself, which the same processes measure after their
-rounds: as many rows, and nothing else. Fewer rows could not do: whatever agents of one side tell the other, the sums
-there are linear in it, so that at least as many rows are needed as the rank of the weights between the two sides, which
-is for weights in general position the size of a largest matching of the links between them.
+rounds: as many rows, and nothing else. A third pair of processes takes its own rows for those of the others, and sends
+nothing: what it takes beyond one process is no exchange, but that either process has all messages in its own memory,
+while two threads of one process read the same ones out of the cache that they share. Fewer rows could not do: whatever
+agents of one side tell the other, the sums there are linear in it, so that at least as many rows are needed as the rank
+of the weights between the two sides, which is for weights in general position the size of a largest matching of the
+links between them.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from typing import Any
+from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -35,14 +41,16 @@ from benchmarks.figures import write
 from benchmarks.problem import DIM, L2, STEP
 from tacit import runtime
 from tacit.graphs import Channel, Topology
-from tacit.simulator.layout import lay_out
+from tacit.simulator.layout import Halo, lay_out
 from tacit.simulator.shards import partition
 from tacit.simulator.shards.hosts import join
 from tacit.simulator.simulation import Options, Simulation
 
-AGENTS, EACH, ROUNDS, REPETITIONS, GOAL = 1_000_000, 50_000, 20, 3, 0.8
+AGENTS, EACH, ROUNDS, REPETITIONS, GOAL = 1_000_000, 50_000, 20, 5, 0.8
 DEVICES = (1, 2, 4, 8)
-TURNS = 2
+FITTED = 2
+"""Devices up to which the two constants of the formula are fitted; for more it predicts."""
+TURNS = 1
 """How often one process and two are measured in turn."""
 CUT = 20_000
 """Agents of the graphs that are only cut."""
@@ -98,8 +106,8 @@ def rows_of_two(graph: tacit.graphs.Graph, home: np.ndarray) -> tuple[int, int]:
     return read, least
 
 
-def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]:
-    """One cell, in this process or in this one and others."""
+def measure(kind: str, agents: int, devices: int, rounds: int, sends: bool = True) -> dict[str, Any]:
+    """One cell, in this process or in this one and others; of a run that sends nothing figures mean nothing."""
     stream = tacit.streams.logistic_drift(agents=agents, dim=DIM, seed=0, repeat_every=2)
     method = tacit.algorithms.online_push_sum(tacit.objectives.logistic(l2=L2), step=STEP)
     options = Options(
@@ -107,13 +115,17 @@ def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]
         figures={}, evaluate="everyone", record={}, record_every=rounds, checkpoint=None, progress=False, liars={},
         devices=devices,
     )  # fmt: skip
-    simulation = Simulation(method, graph_of(kind, agents), stream, options)
-    runs = [simulation.run() for _ in range(REPETITIONS)]
+    graph = graph_of(kind, agents)
+    with nullcontext() if sends else mock.patch("tacit.simulator.setup.with_halo", sent_nowhere):
+        simulation = Simulation(method, graph, stream, options)
+        runs = [simulation.run() for _ in range(REPETITIONS)]
     halo = None if simulation.split is None else simulation.split.layout.links["peers"].halo
     seconds = [run.seconds / rounds for run in runs]
     return {
         "graph": kind,
         "agents": agents,
+        "links": graph.edges,
+        "cut": 0 if halo is None else cut_of(graph, simulation),
         "devices": devices,
         "seconds_per_round": min(seconds),
         "all": seconds,
@@ -121,7 +133,46 @@ def measure(kind: str, agents: int, devices: int, rounds: int) -> dict[str, Any]
         "bytes_per_round": 0 if halo is None else devices * halo.rows * ROW_BYTES,
         "loss": float(runs[-1].per_round["loss"][0, -1]),
         "exchange_alone": 0.0 if halo is None else exchange_alone(halo.rows),
+        "sends": sends,
     }
+
+
+def sent_nowhere(halo: Halo | None, sends: Any, shards: int, rows: jax.Array, own: int) -> jax.Array:
+    """Return what `with_halo` does, with a shard's own rows in the place of others'."""
+    if halo is None:
+        return rows
+    mine = rows[:own]
+    if halo.whole:
+        return jnp.concatenate([mine] * shards)
+    others: jax.Array = jnp.resize(mine, (halo.rows, *mine.shape[1:]))
+    return jnp.concatenate([mine, others])
+
+
+def cut_of(graph: tacit.graphs.Graph, simulation: Simulation) -> int:
+    """Return how many links lead from one shard to another."""
+    learners = simulation.metrics.learners
+    home = np.empty(graph.agents, np.int64)
+    real = np.ones(learners.order.size, bool) if learners.real is None else learners.real
+    home[learners.order[real]] = np.repeat(np.arange(learners.shards), learners.rows)[real]
+    return int(np.sum(home[graph.senders] != home[graph.receivers]))
+
+
+def fitted(cells: list[dict[str, Any]]) -> tuple[float, float]:
+    """Return seconds per slot and per row from another shard, on cores that all devices share: least squares."""
+    sizes = np.array([[cell["agents"] + cell["links"], cell["devices"] * cell["rows_from_others"]] for cell in cells])
+    seconds = np.array([cell["seconds_per_round"] for cell in cells])
+    a, b = np.linalg.lstsq(sizes / seconds[:, None], np.ones(len(cells)), rcond=None)[0]
+    return float(a), float(b)
+
+
+def predict(cells: list[dict[str, Any]], known: list[dict[str, Any]]) -> dict[str, float]:
+    """Say of each cell what the formula of docs/scale.md gives with constants of those that are known."""
+    a, b = fitted(known)
+    for cell in cells:
+        slots = cell["agents"] + cell["links"]
+        cell["predicted"] = a * slots + b * cell["devices"] * cell["rows_from_others"]
+        cell["fitted"] = cell in known
+    return {"a": a, "b": b}
 
 
 def exchange_alone(rows: int) -> float:
@@ -137,7 +188,8 @@ def exchange_alone(rows: int) -> float:
             return mine, jax.lax.all_gather(mine, "all", tiled=True)
 
         everyones = jax.lax.all_gather(mine, "all", tiled=True)
-        return jax.lax.fori_loop(0, ROUNDS, once, (mine, everyones))[1][:1]
+        last: jax.Array = jax.lax.fori_loop(0, ROUNDS, once, (mine, everyones))[1]
+        return last[:1]
 
     program = jax.jit(jax.shard_map(exchanged, mesh=mesh, in_specs=P("all"), out_specs=P(), check_vma=False))
     jax.block_until_ready(program(made))
@@ -149,7 +201,7 @@ def exchange_alone(rows: int) -> float:
     return min(seconds) / (ROUNDS + 1)
 
 
-def in_processes(kind: str, agents: int, devices: int, processes: int) -> dict[str, Any]:
+def in_processes(kind: str, agents: int, devices: int, processes: int, sends: bool = True) -> dict[str, Any]:
     """Measure one cell in processes that start afresh, all devices together."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -159,7 +211,16 @@ def in_processes(kind: str, agents: int, devices: int, processes: int) -> dict[s
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     started = []
     for k in range(processes):
-        asked = [kind, str(agents), str(devices), f"127.0.0.1:{port}", str(processes), str(k), str(ROUNDS)]
+        asked = [
+            kind,
+            str(agents),
+            str(devices),
+            f"127.0.0.1:{port}",
+            str(processes),
+            str(k),
+            str(ROUNDS),
+            str(int(sends)),
+        ]
         command = [sys.executable, "-m", "benchmarks.shards", *asked]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
     outs = [process.communicate()[0].decode() for process in started]
@@ -169,9 +230,9 @@ def in_processes(kind: str, agents: int, devices: int, processes: int) -> dict[s
     return {**found, "processes": processes}
 
 
-def alone(kind: str, agents: int, devices: int, processes: int) -> dict[str, Any]:
+def alone(kind: str, agents: int, devices: int, processes: int, sends: bool = True) -> dict[str, Any]:
     """Measure one cell here, on one device: for tests."""
-    return {**measure(kind, agents, 1, ROUNDS), "processes": processes, "devices": devices}
+    return {**measure(kind, agents, 1, ROUNDS, sends), "processes": processes, "devices": devices}
 
 
 SMOKE = {
@@ -190,34 +251,44 @@ def main() -> int:
     """Measure, print, and write results/shards.json; 1 if the goal is missed."""
     if len(sys.argv) > 2:
         return _as_process(*sys.argv[1:])
-    ratios, cells, cut = {}, [], cuts()
+    ratios, together, weak, cut = {}, [], [], cuts()
     for kind in GRAPHS:
         turns = [(in_processes(kind, AGENTS, 1, 1), in_processes(kind, AGENTS, 2, 2)) for _ in range(TURNS)]
         one, two = (min(side, key=lambda cell: cell["seconds_per_round"]) for side in zip(*turns, strict=True))
+        silent = in_processes(kind, AGENTS, 2, 2, sends=False)
         ratios[kind] = one["seconds_per_round"] / two["seconds_per_round"]
-        cells += [one, two]
+        two["without_sending"] = silent["seconds_per_round"]
+        together += [one, two]
         _show("one process, two threads", one)
         _show("two processes", two)
+        _show("two, nothing sent", silent)
         alone_ms, at_best = 1e3 * two["exchange_alone"], 1 / (1 + two["exchange_alone"] / one["seconds_per_round"])
         print(
             f"{'':26} {ratios[kind]:.2f} of one process with two threads (goal {GOAL}); the exchange alone takes "
             f"{alone_ms:.1f} ms, so that {at_best:.2f} is the most there can be",
             flush=True,
         )
+    constants = {"processes": predict(together, [cell for cell in together if cell["graph"] == GRAPHS[0]])}
     for kind in GRAPHS:
         for devices in DEVICES:
-            cells.append(in_processes(kind, EACH * devices, devices, 1))
-            _show(f"{devices} devices, one process", cells[-1])
-    write("shards", {"cells": cells, "ratios": ratios, "cuts": cut}, "jax", "numpy")
+            weak.append(in_processes(kind, EACH * devices, devices, 1))
+            _show(f"{devices} devices, one process", weak[-1])
+    constants["weak scaling"] = predict(weak, [cell for cell in weak if cell["devices"] <= FITTED])
+    for cell in (*together, *weak):
+        known, where = "fitted" if cell["fitted"] else "predicted", f"{cell['graph']}, {cell['agents']:,} agents"
+        took, said = 1e3 * cell["seconds_per_round"], 1e3 * cell["predicted"]
+        print(f"{where} on {cell['devices']}: {took:.1f} ms, {known} {said:.1f}")
+    found = {"cells": together + weak, "ratios": ratios, "cuts": cut, "constants": constants}
+    write("shards", found, "jax", "numpy")
     return int(min(ratios.values()) < GOAL)
 
 
 def _as_process(
-    kind: str, agents: str, devices: str, coordinator: str, processes: str, process: str, rounds: str
+    kind: str, agents: str, devices: str, coordinator: str, processes: str, process: str, rounds: str, sends: str
 ) -> int:
     if int(processes) > 1:
         join(coordinator, int(processes), int(process))
-    print(json.dumps(measure(kind, int(agents), int(devices), int(rounds))))
+    print(json.dumps(measure(kind, int(agents), int(devices), int(rounds), bool(int(sends)))))
     return 0
 
 

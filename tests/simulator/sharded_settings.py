@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import jax
 import numpy as np
 
 import tacit
@@ -23,6 +25,27 @@ def stream(seed: int) -> tacit.streams.Stream:
     return tacit.streams.logistic_drift(AGENTS, DIM, rounds=12, seed=seed)
 
 
+def layers(params: dict[str, Any], x: jax.Array) -> jax.Array:
+    """A hidden layer, behind a convolution where the parameters have a kernel."""
+    if "kernel" in params:
+        form = ("NHWC", "HWIO", "NHWC")
+        x = jax.nn.relu(jax.lax.conv_general_dilated(x, params["kernel"], (1, 1), "SAME", dimension_numbers=form))
+    hidden = jax.nn.tanh(x.reshape(x.shape[0], -1) @ params["in"])
+    return hidden @ params["out"]
+
+
+def network(places: tuple[int, ...], **first: tuple[int, ...]) -> Any:
+    rng = np.random.default_rng(1)
+    params = {name: rng.normal(size=shape) / np.sqrt(shape[-2]) for name, shape in sorted(first.items())}
+    return tacit.objectives.from_model(layers, "cross_entropy", params, shape=places)
+
+
+PERCEPTRON = network((16,), **{"in": (16, 5), "out": (5, 3)})
+CONVOLUTIONS = network((4, 4, 1), **{"kernel": (3, 3, 1, 2), "in": (32, 5), "out": (5, 3)})
+IMAGES = tacit.streams.from_arrays(
+    np.random.default_rng(2).normal(size=(120, 16)), np.arange(120) % 3, np.arange(120) % AGENTS,
+    task="multiclass", batch=4, exhausted="cycle",
+)  # fmt: skip
 RING, DATA = tacit.graphs.small_world(AGENTS, 4, 0.2, seed=0), stream(0)
 ARRIVING = tacit.streams.from_arrays(
     np.random.default_rng(0).normal(size=(55, DIM)), np.arange(55) % 2, np.minimum(np.arange(55) // 5, 9),
@@ -40,6 +63,9 @@ CASES = {
     "rounds without samples": (PUSH_SUM(OBJECTIVE), graph(0), ARRIVING, {}),
     "everybody hears everybody": (PUSH_SUM(OBJECTIVE), tacit.graphs.complete(AGENTS), DATA, {"repeats": 2}),
     "links that fail": (DIFFUSION(OBJECTIVE), RING.with_dynamics(LinkDrop(0.3, symmetric=True)), DATA, {}),
+    "a network": (PUSH_SUM(PERCEPTRON), graph(0), IMAGES, {"repeats": 2}),
+    "convolutions": (DIFFUSION(CONVOLUTIONS), RING, IMAGES, {"node_loss": 3}),
+    "convolutions, on a server": (tacit.algorithms.fedavg(CONVOLUTIONS), tacit.graphs.star_roles(AGENTS), IMAGES, {}),
     "averaged": (tacit.algorithms.averaged(PUSH_SUM(OBJECTIVE), "tail"), graph(0), DATA, {}),
     "robust": (tacit.algorithms.robust(DIFFUSION(OBJECTIVE), "clipped", liars=1), tacit.graphs.k_regular(AGENTS, 4, seed=0), DATA, {}),
 }  # fmt: skip

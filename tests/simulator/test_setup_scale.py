@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -21,7 +22,9 @@ from tacit.graphs.edges import refuse_large, stable_order
 from tacit.simulator import layout
 from tacit.simulator.layout import RoleLayout
 from tacit.simulator.setup import Setup
+from tacit.simulator.shards.devices import loop_specs
 from tacit.simulator.simulation import Options, Simulation
+from tests.simulator.several import started
 
 OPTIONS = Options(
     rounds=5, repeats=1, seed=0, channel=Channel(), dtype=np.dtype("float32"), start=None, node_loss=None, figures={},
@@ -66,6 +69,37 @@ def shape_of(program: str) -> str:
 def test_programs_hold_nothing_of_the_size_of_the_run(method: str, repeats: int) -> None:
     small, large = (list(map(shape_of, texts(method, agents, repeats))) for agents in (600, 2_000))
     assert small == large
+
+
+def sharded_texts(method: str, agents: int, repeats: int) -> list[str]:
+    """Return the programs of two devices, which this process has to have."""
+    stream = tacit.streams.logistic_drift(agents=agents, dim=3, rounds=5)
+    options = replace(OPTIONS, repeats=repeats, devices=2)
+    simulation = Simulation(METHODS[method], two_degrees(agents), stream, options)
+    programs, network, found = simulation.programs, simulation.network, []
+
+    def noted(function: Any, *arguments: Any, donate: Any = ()) -> Any:
+        found.append(jax.jit(function).lower(*arguments).as_text())
+        return lambda *given: jax.eval_shape(function, *given)
+
+    with mock.patch("tacit.simulator.shards.programs.compiled", noted):
+        loop = programs.start(network, simulation.params, None)
+        programs.compile(network, programs.devices.shapes(loop, loop_specs(loop)), simulation.data.resident())
+    return found
+
+
+SHARDED = """
+from tests.simulator.test_setup_scale import shape_of, sharded_texts
+for method, repeats in (("plain", 1), ("private", 2)):
+    small, large = (list(map(shape_of, sharded_texts(method, agents, repeats))) for agents in (600, 2_000))
+    assert len(small) == 3 and small == large, method
+"""
+
+
+def test_programs_of_several_devices_hold_nothing_of_the_size_of_the_run() -> None:
+    process = started("-W", "ignore", "-c", SHARDED, devices=2)
+    process.communicate()
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(("method", "repeats"), [("plain", 1), ("private", 2)])

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
-import sys
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -19,18 +15,14 @@ import tacit
 from tacit.core.errors import ConfigError
 from tacit.experiments import build, parse
 from tacit.simulator.shards.hosts import join
+from tests.contract.cases import CASES
+from tests.simulator.several import free_port, started
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
-ROOT = Path(__file__).parents[2]
+PARTS = 6
+"""In which all cases are run, so that no process takes long."""
 FIRST_OF_JOBS = 65536 - 2**12
 """Port from which on JAX gives one to each job of a cluster."""
-
-
-def started(*arguments: str, devices: int = 1, **told: str) -> subprocess.Popen[str]:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    environment = {**os.environ, "XLA_FLAGS": flags, **told}
-    command = [sys.executable, *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def lines(process: subprocess.Popen[str]) -> list[dict]:
@@ -41,6 +33,7 @@ def lines(process: subprocess.Popen[str]) -> list[dict]:
 
 def check(found: list[dict], dtype: str) -> None:
     apart = {(one["name"], one["devices"]): one["difference"] for one in found if one["difference"] > TOLERANCE[dtype]}
+    print(json.dumps({"dtype": dtype, "furthest apart": max(one["difference"] for one in found)}))
     assert apart == {}
     assert all(one["privacy"] for one in found)
 
@@ -52,47 +45,61 @@ def test_some_methods_are_the_same_on_four_devices() -> None:
     check(found, "float64")
 
 
+def names_of(part: int) -> list[str]:
+    return [case.name for case in CASES[part::PARTS]]
+
+
+def test_the_cases_are_of_every_method() -> None:
+    assert {name.split(",")[0] for part in range(PARTS) for name in names_of(part)} >= set(tacit.algorithms.REGISTRY)
+
+
 @cache
-def every_method(dtype: str) -> list[dict]:
-    return lines(started("-m", "tests.simulator.sharded", dtype, "2,4,8", devices=8))
+def on_several_devices(dtype: str, part: int) -> list[dict]:
+    names = ";".join(names_of(part))
+    return lines(started("-m", "tests.simulator.sharded", dtype, "2,4,8", names, devices=8))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_every_method_is_the_same_on_several_devices(dtype: str) -> None:
-    found = every_method(dtype)
-    assert {one["name"].split(",")[0] for one in found} >= set(tacit.algorithms.REGISTRY)
+def test_every_method_is_the_same_on_several_devices(dtype: str, part: int) -> None:
+    found = on_several_devices(dtype, part)
+    assert [one["name"] for one in found if one["devices"] == 8] == names_of(part)
     check(found, dtype)
 
 
 @pytest.mark.slow
 def test_settings_of_a_run_are_the_same_on_three_devices() -> None:
     found = lines(started("-W", "ignore", "-m", "tests.simulator.sharded_settings", devices=3))
-    assert len(found) == 7
+    assert len(found) == 10
     check(found, "float64")
 
 
-def free_port(first: int = 0) -> int:
-    for port in range(first, 65536):
-        with socket.socket() as free, suppress(OSError):
-            free.bind(("127.0.0.1", port))
-            return int(free.getsockname()[1])
-    raise OSError("no port is free")
-
-
 @pytest.mark.slow
-def test_two_processes_compute_what_two_devices_of_one_do_with_every_method() -> None:
-    address = f"127.0.0.1:{free_port()}"
-    both = [started("-m", "tests.simulator.sharded", "float64", "2", "", f"{address}/2/{k}") for k in (0, 1)]
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_two_processes_compute_what_two_devices_of_one_do_with_every_method(dtype: str, part: int) -> None:
+    arguments = ("-m", "tests.simulator.sharded", dtype, "2", ";".join(names_of(part)), f"127.0.0.1:{free_port()}/2/")
+    both = [started(*arguments[:-1], f"{arguments[-1]}{k}") for k in (0, 1)]
     found = [lines(process) for process in both]
     assert found[0] == found[1]
-    expected = {one["name"]: one for one in every_method("float64") if one["devices"] == 2}
-    assert expected.keys() == {one["name"] for one in found[0]}
-    for one in found[0]:
-        alone = expected[one["name"]]
-        np.testing.assert_allclose(one["loss"], alone["loss"], rtol=0, atol=1e-12)
-        for models in zip(one["models"], alone["models"], strict=True):
-            np.testing.assert_allclose(*models, rtol=0, atol=1e-12)
+    assert [one["name"] for one in found[0]] == names_of(part)
+    expected = {one["name"]: one for one in on_several_devices(dtype, part) if one["devices"] == 2}
+    apart = {one["name"]: furthest(one, expected[one["name"]]) for one in found[0]}
+    print(json.dumps({"dtype": dtype, "two processes, furthest apart": max(apart.values())}))
+    assert {name: far for name, far in apart.items() if not far <= TOLERANCE[dtype]} == {}
+
+
+def furthest(one: dict, other: dict) -> float:
+    """Return how far losses and models are apart, relative to 1 + their size; infinite where one has a gap."""
+    pairs = [(one["loss"], other["loss"]), *zip(one["models"], other["models"], strict=True)]
+    return max(gap_between(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+
+def gap_between(a: np.ndarray, b: np.ndarray) -> float:
+    if not np.array_equal(np.isnan(a), np.isnan(b)):
+        return float("inf")
+    return float(np.nanmax(np.abs(a - b) / (1 + np.abs(b)), initial=0))
 
 
 FOUND_OUT = """
@@ -151,6 +158,35 @@ def test_a_run_goes_on_with_another_number_of_devices(tmp_path: Path) -> None:
     assert lines(started("-W", "ignore", "-c", RESUMED, str(tmp_path), devices=4)) == []
 
 
+IN_TURN = """
+import sys, numpy as np, tacit
+from tacit.simulator.shards.hosts import join
+from tests.contract.cases import CASES, stream
+path, rounds, meeting = sys.argv[1:]
+if meeting:
+    address, number = meeting.split("/")
+    join(address, 2, int(number))
+for name in ("online_push_sum, correlated on update", "loss_tolerant_push_sum, lossy", "push_diging"):
+    case = next(case for case in CASES if case.name == name)
+    settings = dict(rounds=int(rounds), channel=case.channel, dtype="float64", record_every=3, progress=False)
+    run = tacit.simulate(case.make(), case.graph, stream(), checkpoint=f"{path}/{name}.npz", **settings)
+    if int(rounds) == 9:
+        whole = tacit.simulate(case.make(), case.graph, stream(), **settings)
+        for figure, values in whole.per_round.items():
+            np.testing.assert_allclose(run.per_round[figure], values, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(run.models, whole.models, rtol=0, atol=1e-12)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_with_what_one_did_and_the_other_way_round(tmp_path: Path) -> None:
+    for rounds, processes in ((3, 2), (6, 1), (9, 2)):
+        address = f"127.0.0.1:{free_port()}"
+        meeting = [f"{address}/{k}" for k in range(2)] if processes == 2 else [""]
+        every = [started("-W", "ignore", "-c", IN_TURN, str(tmp_path), str(rounds), one) for one in meeting]
+        assert [lines(process) for process in every] == [[]] * processes
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 GRAPH, STREAM = tacit.graphs.ring(4), tacit.streams.logistic_drift(4, 3, rounds=4)
@@ -196,7 +232,7 @@ for settings in ({"liars": liars}, {"evaluate": "cohort"}):
     try:
         tacit.simulate(*problem, STREAM, rounds=2, devices=2, **settings)
     except ConfigError as error:
-        assert "devices" in str(error), error
+        assert "devices" in str(error) and ("liars" in settings or "mask" in str(error)), error
     else:
         raise SystemExit(f"{settings} was taken")
 """

@@ -8,6 +8,7 @@ import pytest
 import tacit
 from tacit import runtime
 from tacit.graphs import Channel, Topology
+from tacit.simulator.data import held_by
 from tacit.simulator.layout import Layout, lay_out
 from tacit.simulator.shards import partition
 from tacit.simulator.shards.split import Split, split
@@ -113,3 +114,13 @@ def test_agents_in_no_order_are_put_where_their_neighbours_are(graph, share):
 def test_agents_in_a_good_order_stay_there():
     found, given = cut_links(tacit.graphs.ring(64), 4)
     assert (found, given) == (8, 8)
+
+
+def test_a_shard_holds_the_rows_of_its_own_agents_where_all_repeats_read_the_same():
+    """Two repeats on four shards: either is cut in two, and so are the rows."""
+    _, found, _ = cut(PEERS, tacit.graphs.ring(12), 4, repeats=2)
+    learners = found.layout.roles["peer"]
+    held, place = held_by(learners)
+    assert held.size == 4 * 6
+    agent, shard = learners.order % learners.agents, np.repeat(np.arange(4), learners.rows)
+    assert np.array_equal(held.reshape(4, -1)[shard, place], agent)

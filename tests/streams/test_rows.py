@@ -18,6 +18,8 @@ STREAMS = {
     "validated": tacit.streams.with_validation(WHOLE, tacit.streams.whole(-X, Y, OWNERS)),
     "arrivals": tacit.streams.autoregressive(3, rounds=12, samples=(4, 6)),
     "drift": tacit.streams.logistic_drift(3, 4, rounds=12),
+    "drift, all settings": tacit.streams.linear_drift(3, 5, rounds=12, batch=3, drift=0.1, heterogeneity=0.5),
+    "drift over and over": tacit.streams.logistic_drift(3, 3, repeat_every=2, seed=1),
 }
 
 
@@ -31,3 +33,15 @@ def test_rows_of_some_are_those_of_all(name, agents):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dim", [1, 18])
+def test_rows_of_some_of_many_are_the_same_to_the_bit_in_whatever_pieces_they_are_drawn(dim, monkeypatch):
+    stream = tacit.streams.logistic_drift(5_003, dim, heterogeneity=0.2, seed=4)
+    agents = np.random.default_rng(0).permutation(5_003)[:700]
+    whole = stream.chunk(7, 9)
+    for values in (97, 1 << 20):
+        monkeypatch.setattr("tacit.streams.synthetic.PIECE_VALUES", values)
+        found = stream.rows(7, 9, agents)
+        np.testing.assert_array_equal(found.x, whole.x[:, agents])
+        np.testing.assert_array_equal(found.y, whole.y[:, agents])

@@ -56,7 +56,7 @@ def with_steps() -> list[str]:
 @pytest.mark.parametrize("case", with_steps())
 def test_one_program_for_several_steps_is_as_good_as_one_for_each(case: str) -> None:
     choices = [chosen(case, step) for step in STEPS]
-    lifted = liftable(choices[0], OBJECTIVE)
+    lifted = liftable(choices[0], OBJECTIVE, {"step"})
     plain = choices[0].function(OBJECTIVE, step=STEPS[0])
     free = all(phase.mechanism.distribution is None for phase in plain.phases)
     assert ("step" in lifted) == (free and plain.check_data is None and plain.prepare is None)
@@ -68,7 +68,7 @@ def test_one_program_for_several_steps_is_as_good_as_one_for_each(case: str) -> 
         rounds=ROUNDS, repeats=2, seed=0, channel=channel, dtype=jnp.dtype("float32"), start=None, node_loss=None,
         figures={}, evaluate="everyone", record={}, record_every=ROUNDS, checkpoint=None, progress=False, liars={},
     )  # fmt: skip
-    runs = simulate_together(choices, ["step"], OBJECTIVE, graph, stream, options)
+    runs = simulate_together(choices, [OBJECTIVE] * len(choices), ["step"], graph, stream, options)
     for choice, step, run in zip(choices, STEPS, runs, strict=True):
         algorithm = choice.function(OBJECTIVE, step=step)
         alone = tacit.simulate(

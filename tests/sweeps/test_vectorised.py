@@ -73,8 +73,35 @@ def test_steps_that_enter_an_account_or_a_check_of_data_are_no_arguments(tmp_pat
 def test_groups_agree_in_everything_but_what_is_lifted(tmp_path: Path) -> None:
     keys = f'[sweep.keys]\n{STEPS}\n"objective.l2" = [0.0, 0.1]\n"algorithm.name" = ["online_push_sum", "local_online"]'
     groups = grouped(load_sweep(write(tmp_path, keys)).each)
-    assert [len(group) for group, _ in groups] == [3] * 4
-    assert {lifted for _, lifted in groups} == {("step",)}
+    assert [len(group) for group, _ in groups] == [6] * 2
+    assert {lifted for _, lifted in groups} == {("objective.l2", "step")}
+
+
+RING = experiment("decentralised_momentum").replace('"random_digraph"', '"ring"').replace("out_degree = 2", "")
+OTHER_NUMBERS = {
+    "regulariser": ('"objective.l2" = [0.0, 0.01, 0.1]', experiment()),
+    "momentum": ('"algorithm.momentum" = [0.0, 0.5, 0.9]', RING),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_NUMBERS)
+def test_other_numbers_are_arguments_too(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, text = OTHER_NUMBERS[case]
+    sweep = load_sweep(write(tmp_path, f"[sweep.keys]\n{keys}", text))
+    ((settings, task),) = tasks_of(sweep.each, None, 1)
+    assert len(settings) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "_alone", lambda config: pytest.fail("a setting was run by itself"))
+        rows = work.work(task)
+    assert len({found[0]["average_loss"] for found in rows}) == 3
+    assert_rows_are_those_of_single_runs(sweep, task, rows)
+
+
+def test_settings_whose_loss_looks_at_the_number_are_run_one_by_one(tmp_path: Path) -> None:
+    """An l1 term of 0 is left out of the loss."""
+    sweep = load_sweep(write(tmp_path, '[sweep.keys]\n"objective.l1" = [0.0, 0.1]'))
+    runs = [rows for _, task in tasks_of(sweep.each, None, 1) for rows in work.work(task)]
+    assert {row["status"] for rows in runs for row in rows} == {"done"}
 
 
 def test_a_schedule_is_no_number(tmp_path: Path) -> None:

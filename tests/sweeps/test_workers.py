@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tacit.core import extras
 from tacit.core.errors import ConfigError
-from tacit.sweeps.workers import Lost, check_place, in_parallel
+from tacit.sweeps.workers import CLIENT_PORT, Lost, check_place, in_parallel
 from tests.own_network import in_own_network
 
 RAY = [
@@ -82,6 +87,45 @@ def test_the_same_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert {number: found[number] for number in (1, 2, 3)} == {1: 2, 2: 4, 3: 6}
     assert "ValueError: seven" in found[7].reason
     assert isinstance(found[13], Lost)
+
+
+def answers() -> bool:
+    """Whether a Ray lets clients in."""
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", CLIENT_PORT)) == 0
+
+
+@contextmanager
+def running_ray() -> Iterator[str]:
+    """A Ray that somebody else started, which this process goes to as a client."""
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # its sockets' paths may not be long
+        command = ["start", "--head", "--block", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={folder}"]
+        environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
+        with (Path(folder) / "log").open("w") as log:
+            ray = [str(Path(sys.executable).with_name("ray")), *command]
+            head = subprocess.Popen(ray, env=environment, stdout=log, stderr=log, start_new_session=True)
+            try:
+                while not answers():
+                    with suppress(subprocess.TimeoutExpired):
+                        assert head.wait(0.2) is None, (Path(folder) / "log").read_text()
+                yield "ray://127.0.0.1"
+            finally:
+                head.terminate()
+                head.wait(60)
+                with suppress(ProcessLookupError):
+                    os.killpg(head.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(*RAY)
+@in_own_network
+def test_the_same_on_a_ray_that_runs(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    with running_ray() as on:
+        found = outcomes(tmp_path, [1, 3, 7, 2], on)
+    assert (tmp_path / "killed").exists()
+    assert {number: found[number] for number in (1, 2, 3)} == {1: 2, 2: 4, 3: 6}
+    assert "ValueError: seven" in found[7].reason
 
 
 @pytest.mark.parametrize("on", ["rays", "ray:/host", "slurm", ""])

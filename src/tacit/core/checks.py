@@ -1,13 +1,14 @@
 """Checks of settings, refused in one form: NAME = VALUE: expected ...; REMEDY.
 
 A check returns the setting as a plain number. What is no number (a bool, text, a table) is refused like one that is out
-of range.
+of range. A number that JAX traces has no value to be checked: it is taken as it is, and whoever traces checks values.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -38,6 +39,8 @@ def whole_number(name: str, value: Any, remedy: str = "", *, least: int = 1, mos
 
 def positive(name: str, value: Any, remedy: str = "", *, most: float = math.inf) -> float:
     """Return a finite number above 0, and up to `most` where that is finite."""
+    if _is_traced(value):
+        return value  # type: ignore[no-any-return]
     found = number(value)
     if not (0 < found < math.inf and found <= most):
         _refuse(name, value, "a finite number above 0" + (f", up to {most:g}" if most < math.inf else ""), remedy)
@@ -46,6 +49,8 @@ def positive(name: str, value: Any, remedy: str = "", *, most: float = math.inf)
 
 def nonnegative(name: str, value: Any, remedy: str = "") -> float:
     """Return a finite number from 0 on."""
+    if _is_traced(value):
+        return value  # type: ignore[no-any-return]
     found = number(value)
     if not 0 <= found < math.inf:
         _refuse(name, value, "a finite number from 0 on", remedy)
@@ -59,6 +64,8 @@ def proportion(name: str, value: Any, remedy: str = "", *, zero: bool = False, o
       >>> proportion("momentum", 0, zero=True)
       0.0
     """
+    if _is_traced(value):
+        return value  # type: ignore[no-any-return]
     found = number(value)
     if not (0 < found < 1 or (zero and found == 0) or (one and found == 1)):
         low, high = "from 0 on" if zero else "above 0", "at most 1" if one else "below 1"
@@ -68,6 +75,8 @@ def proportion(name: str, value: Any, remedy: str = "", *, zero: bool = False, o
 
 def bound(name: str, value: Any, remedy: str = "") -> float:
     """Return a number or an infinity."""
+    if _is_traced(value):
+        return value  # type: ignore[no-any-return]
     found = number(value)
     if math.isnan(found):
         _refuse(name, value, "a number, or an infinity for no bound", remedy)
@@ -88,6 +97,12 @@ def number(value: Any) -> float:
         return math.nan if isinstance(value, bool | str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
+
+
+def _is_traced(value: Any) -> bool:
+    """Whether a value is a number of a program that is being traced; without JAX there is none."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.core.Tracer) and not value.shape
 
 
 def _refuse(name: str, value: Any, expected: str, remedy: str, guess: str = "") -> NoReturn:

@@ -61,7 +61,7 @@ class Regulariser:
         total = jnp.asarray(0.0)
         if self.l1:
             total += self.l1 * sum(jnp.sum(magnitude(leaf)) for leaf in leaves)
-        if self.l2:
+        if not isinstance(self.l2, float) or self.l2:  # one that is traced may be any number
             total += 0.5 * self.l2 * sum(jnp.sum(jnp.square(leaf)) for leaf in leaves)
         return total
 

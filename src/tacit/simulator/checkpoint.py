@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.core.contract import Tree
+from tacit.core.contract import Batch, Params, Tree
 from tacit.core.errors import ResultError
 from tacit.privacy.ledger.store import sync
 from tacit.simulator.data_identity import DataIdentity
-from tacit.simulator.loop_state import LoopState
+from tacit.simulator.engine import Engine
+from tacit.simulator.loop_state import LoopState, Network
 from tacit.simulator.shards.hosts import of_all
 
-FORMAT = 5
+FORMAT = 6
 RECORDED, TOOK_PART = "recorded/", "took_part/"
 
 
@@ -116,12 +117,28 @@ def is_there(path: Path) -> bool:
     return all(seen)
 
 
+def identity(
+    engine: Engine, network: Network, params: Params, own: Params | None, batch: Batch
+) -> tuple[dict[str, str], LoopState]:
+    """Return by what a checkpoint knows the programs, links and first parameters of one device, and its state's form.
+
+    Nothing is run: the network may be on the host, and what one device would hold need not fit into one.
+    """
+    start = jax.jit(engine.start)
+    form: LoopState = jax.eval_shape(start, network, params, own)
+    turn = jax.jit(engine.round).lower(network, form, batch, jax.eval_shape(engine.send_buffers))
+    programs = [turn.as_text(), start.lower(network, params, own).as_text()]
+    return {"program": digest(programs), "links": digest(network), "start": digest((params, own))}, form
+
+
 def digest(tree: Tree) -> str:
-    """Return a short hash of every array, or text, of a pytree."""
+    """Return a short hash of every array, or text, of a pytree; an array on the host has that of one on a device."""
     total = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
         is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        if array.dtype.kind in "iuf":
+            array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
         total.update(f"{array.dtype}{array.shape}".encode())
         total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()[:16]
@@ -143,7 +160,7 @@ def save(path: Path, log: Log, loop: LoopState) -> None:
 
 
 def load(path: Path, log: Log, like: LoopState) -> LoopState:
-    """Read a checkpoint into the log and return the state; refuse one of another run."""
+    """Read a checkpoint into the log and return the state, on the host; refuse one of another run."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive.items())
@@ -166,5 +183,5 @@ def load(path: Path, log: Log, like: LoopState) -> LoopState:
     if len(figures) < len(log.names()):
         raise ResultError(f"{path} lacks {sorted(set(log.names()) - figures.keys())}; delete it to start over")
     log.restore(rounds, figures)
-    loop: LoopState = jax.tree_util.tree_unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
+    loop: LoopState = jax.tree_util.tree_unflatten(structure, saved)
     return loop

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core.contract import Array, Batch, Tree
 from tacit.core.errors import DataError
 from tacit.simulator.layout import RoleLayout
-from tacit.simulator.shards.devices import EVERYWHERE, SLOTS, Devices, Spec
+from tacit.simulator.shards.devices import AGENTS, SLOTS, Devices, Spec
 from tacit.streams import Stream
 
 RESIDENT_BYTES, RESIDENT_SHARE = 2**30, 0.25
@@ -56,6 +56,11 @@ class RoundData:
                     f"stream {stream.name!r} of repeat {repeat} has batches {stream.batch_spec()}, that of repeat 0 "
                     f"{streams[0].batch_spec()}; all run as one, so give them the same shapes, padded with weight 0"
                 )
+        self._held: np.ndarray | None = None
+        """Shard by shard, the agents whose rows it reads, where repeats read the same; None: on one device."""
+        if self._repeated and learners.shards > 1:
+            self._held, place = held_by(learners)
+            self._place = self._devices.put(place, AGENTS)
         self.period = self._resident_period()
         """Rounds that stay on the device; None: they are fed in chunks."""
         self.chunk = self._chunk_length()
@@ -88,9 +93,10 @@ class RoundData:
 
     def abstract_chunk(self) -> Tree:
         """Return the shapes of a chunk."""
-        lead = (self.chunk, self.learners.agents if self._repeated else self.learners.order.size)
+        lead = (self.chunk, self._columns)
         chunk = jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.spec)
-        return self._devices.shapes(chunk, self.where)
+        placed = self._devices.shapes(chunk, SLOTS)
+        return placed if self._held is None else (placed, self._place)
 
     def pieces(self, done: int, every: int, resident: Tree | None) -> Iterator[tuple[Any, Any, Tree]]:
         """(first round, number of rounds, data) up to each recorded round, reading ahead."""
@@ -122,12 +128,14 @@ class RoundData:
 
         with jax.enable_x64(self.dtype == jnp.float64):  # a setting of the thread, and the reader has its own
             rows = jax.tree.map(leaf, self._rows(first, first + count))
-            lead = (padded, self.learners.agents if self._repeated else self.learners.order.size)
-            found = self._devices.put_own(rows, self.where, lead)
-            return found if self._prepare is None else self._prepare(found)
+            found = self._devices.put_own(rows, SLOTS, (padded, self._columns))
+            ready = found if self._prepare is None else self._prepare(found)
+            return ready if self._held is None else (ready, self._place)
 
     def _rows(self, first: int, last: int) -> Tree:
         """Return the rows that this process holds, of all of its learners in internal order."""
+        if self._held is not None:
+            return self.streams[0].rows(first, last, self._devices.own(self._held))
         if self._repeated:
             return self.streams[0].chunk(first, last)
         ids = self._devices.own(self.learners.order)
@@ -150,17 +158,20 @@ class RoundData:
     def batch(self, data: Tree, index: Array, agent: Array) -> Batch:
         """Return everybody's batches of one round, given the learners' numbers."""
 
+        rows, place = data if self._held is not None else (data, agent)
+
         def leaf(values: Array) -> Array:
             now: Array = jax.lax.dynamic_index_in_dim(values, index, keepdims=False)
-            return now[agent] if self._repeated else now
+            return now[place] if self._repeated else now
 
-        return jax.tree.map(leaf, data)
+        return jax.tree.map(leaf, rows)
 
     def batches_of(self, data: Tree, index: Array, agent: Array, position: Array) -> Batch:
         """Return the batches of some learners, reading no others'."""
+        rows, column = data if self._held is not None else (data, agent)
         place = jnp.minimum(position, agent.size - 1)
-        place = agent[place] if self._repeated else place
-        return jax.tree.map(lambda values: values[index, place], data)
+        place = column[place] if self._repeated else place
+        return jax.tree.map(lambda values: values[index, place], rows)
 
     @property
     def _repeated(self) -> bool:
@@ -168,9 +179,25 @@ class RoundData:
         return self.shared and self.repeats > 1
 
     @property
+    def _columns(self) -> int:
+        """Columns of a chunk: learners, each by itself or once for all repeats."""
+        if self._held is not None:
+            return self._held.size
+        return self.learners.agents if self._repeated else self.learners.order.size
+
+    @property
     def where(self) -> Spec:
-        """Where the rows of a chunk lie."""
-        return EVERYWHERE if self._repeated else SLOTS
+        """Where a chunk lies."""
+        return SLOTS if self._held is None else (SLOTS, AGENTS)
+
+
+def held_by(learners: RoleLayout) -> tuple[np.ndarray, np.ndarray]:
+    """Return the agents whose rows each shard reads, equally many, shard by shard; and each learner's place there."""
+    agent = (learners.order % learners.agents).reshape(learners.shards, -1)
+    parts = [np.unique(one, return_inverse=True) for one in agent]
+    longest = max(held.size for held, _ in parts)
+    held = np.concatenate([np.pad(held, (0, longest - held.size), mode="edge") for held, _ in parts])
+    return held, np.concatenate([place for _, place in parts]).astype(np.int32)
 
 
 def _resident_bytes() -> int:

@@ -31,8 +31,8 @@ from tacit.simulator import checkpoint as checkpoints
 from tacit.simulator.data import RoundData
 from tacit.simulator.data_identity import DataIdentity
 from tacit.simulator.engine import Engine
-from tacit.simulator.layout import lay_out
-from tacit.simulator.loop_state import LoopState, Network
+from tacit.simulator.layout import Layout, lay_out
+from tacit.simulator.loop_state import LoopState
 from tacit.simulator.progress import Interrupts, Progress, satisfied
 from tacit.simulator.readings import Charged, readings_of
 from tacit.simulator.round_metrics import Noted, RoundMetrics, all_noted, private_clip, sent_bits
@@ -103,15 +103,13 @@ class Simulation:
         together = Topology.union(parts)
         runtime.check_window(algorithm, together, jax.random.key(options.seed), options.rounds, repeats)
         ends, devices = runtime.link_ends(algorithm), devices_asked(options.devices)
-        self.layout = layout = lay_out(together, ends, repeats)
+        whole = layout = lay_out(together, ends, repeats)
         self.learners = layout.roles[algorithm.learner]
         self.split: Split | None = None
         if devices.count > 1:
             refuse_liars(self.liars)
             self.split = split(layout, homes(layout, ends, devices.count), ends, devices.count)
             layout = self.split.layout
-        if self.split is None or options.checkpoint is None:  # its tables are large
-            del self.layout
         learners = layout.roles[algorithm.learner]
         self.data = RoundData(self.streams, learners, repeats, options.rounds, dtype, algorithm.prepare, devices)
         runtime.check_preparation(algorithm, self.data.as_given)
@@ -153,6 +151,10 @@ class Simulation:
         self.engine.forget_tables()
         if self.split is not None:
             self.split = self.programs.split = self.split._replace(layout=self.engine.layout)
+        self.known: dict[str, Any] = {}
+        self.form: LoopState | None = None
+        if options.checkpoint is not None:
+            self.known, self.form = self._on_one_device(whole)
 
     @property
     def _data_size(self) -> np.ndarray:
@@ -205,13 +207,16 @@ class Simulation:
             )
 
     def _check_evaluate(self) -> None:
-        evaluate = self.options.evaluate
-        cohorts = self.options.node_loss is None and self.engine.cohorts.of_learners
-        if evaluate not in get_args(Evaluate) or (evaluate == "cohort" and not cohorts):
-            raise ConfigError(
-                f"evaluate is {evaluate!r}; expected 'everyone', or 'cohort' for a method that calls some of its "
-                "clients in each round, over fixed and reliable links, on one device (no devices), without node_loss"
+        evaluate, why = self.options.evaluate, ""
+        if evaluate == "cohort" and self.split is not None:
+            why = (
+                ", but several devices run all clients and mask those that were not called, so that nothing would be "
+                "saved: take 'everyone', or leave out devices"
             )
+        elif evaluate == "cohort" and (self.options.node_loss is not None or not self.engine.cohorts.of_learners):
+            why = ", which is for methods that call some clients, over fixed and reliable links, without node_loss"
+        if why or evaluate not in get_args(Evaluate):
+            raise ConfigError(f"evaluate is {evaluate!r}{why or '; expected everyone or cohort'}")
 
     def _recorded(self, loop: LoopState) -> dict[str, np.ndarray]:
         """What is recorded of the state, (repeats, ...) each."""
@@ -236,22 +241,18 @@ class Simulation:
     def _run(self, path: Path | None) -> Run:
         rounds, programs = self.options.rounds, self.programs
         loop = programs.start(self.network, self.params, self.own_params)
-        alone = None if path is None else self._on_one_device(loop)
-        known = {} if alone is None else self._fingerprint(*alone)
         identity = None if path is None else DataIdentity(self.streams, rounds)
         recorded = ["consensus", *self.algorithm.diagnostics, *self.options.record]
-        log = checkpoints.Log(known, recorded, len(self.answering), identity)
-        if path is not None and alone is not None and checkpoints.is_there(path):
-            loop = self._apart(checkpoints.load(path, log, alone[2]))
+        log = checkpoints.Log(self.known, recorded, len(self.answering), identity)
+        if path is not None and self.form is not None and checkpoints.is_there(path):
+            loop = self._apart(checkpoints.load(path, log, self.form))
             if log.rounds > rounds:
                 raise ResultError(
                     f"{path} holds {log.rounds} rounds, but {rounds} were asked for; ask for more, or name another file"
                 )
         resident = self.data.resident()
         done = log.rounds
-        seen = Seen(self.drawing, programs, self.network, self.honest, self._charged) if self.drawing else None
-        if seen is not None and resident is not None:
-            seen.at(loop, resident, 0, log)
+        seen = Seen(self.drawing, programs, self.network, self.honest, self._charged, loop) if self.drawing else None
         with Told(self.options.watch, self._about, done, seen, cuts=not self.answering) as told:
             programs.compile(self.network, loop, resident)
             jax.block_until_ready((loop, resident))
@@ -287,14 +288,17 @@ class Simulation:
         models = jax.tree.map(np.asarray, programs.models(self.network, loop))
         return self.collect(models, log, seconds, programs.seconds)
 
-    def _on_one_device(self, loop: LoopState) -> tuple[Engine, Network, LoopState]:
-        """Return the run as one device would start it: a checkpoint is that of one device, whatever wrote it."""
-        if self.split is None:
-            return self.engine, self.network, loop
-        ready, channel = self.algorithm._replace(prepare=None), self.options.channel
-        engine = Engine(ready, self.layout, channel, self.options.dtype, self.params, self.data.spec)
-        network = engine.network(self.options.seed, self._data_size)
-        return engine, network, jax.jit(engine.start)(network, self.params, self.own_params)
+    def _on_one_device(self, layout: Layout) -> tuple[dict[str, Any], LoopState]:
+        """Return by what a checkpoint knows this run, and its state's form: those of one device, whatever wrote it."""
+        engine, network = self.engine, self.network
+        if self.split is not None:
+            ready, options = self.algorithm._replace(prepare=None), self.options
+            engine = Engine(ready, layout, options.channel, options.dtype, self.params, self.data.spec)
+            network = engine.network(options.seed, self._data_size, lambda made: made)
+        lead = (self.learners.order.size,)
+        batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.data.spec)
+        known, form = checkpoints.identity(engine, network, self.params, self.own_params, batch)
+        return {**known, **self._fingerprint}, form
 
     def _together(self, loop: LoopState) -> LoopState:
         """Return a state as one device holds it."""
@@ -304,23 +308,17 @@ class Simulation:
         return self.split.together(self.programs.devices.fetch(loop), self.algorithm.phases, per_slot)
 
     def _apart(self, loop: LoopState) -> LoopState:
-        """Put the state of one device on those of this run."""
-        if self.split is None:
-            return loop
-        per_slot = tuple(spec.delivery == "per_slot" for spec in self.engine.specs)
-        found = self.split.apart(jax.tree.map(np.asarray, loop), self.algorithm.phases, per_slot)
-        placed: LoopState = self.programs.devices.put(found, loop_specs(found))
+        """Put the state of one device, which is on the host, on those of this run."""
+        if self.split is not None:
+            per_slot = tuple(spec.delivery == "per_slot" for spec in self.engine.specs)
+            loop = self.split.apart(loop, self.algorithm.phases, per_slot)
+        placed: LoopState = self.programs.devices.put(loop, loop_specs(loop))
         return placed
 
-    def _fingerprint(self, engine: Engine, network: Network, loop: LoopState) -> dict[str, Any]:
-        """All that the figures follow from: a checkpoint goes on only where nothing of it has changed."""
-        lead = (self.learners.order.size,)
-        batch = jax.tree.map(lambda s: jax.ShapeDtypeStruct((*lead, *s.shape), s.dtype), self.data.spec)
-        program = jax.jit(engine.round).lower(network, loop, batch, engine.send_buffers())
+    @property
+    def _fingerprint(self) -> dict[str, Any]:
+        """Settings that the figures follow from: a checkpoint goes on only where nothing of them has changed."""
         return {
-            "program": checkpoints.digest(program.as_text()),
-            "links": checkpoints.digest(network),
-            "start": checkpoints.digest(loop),
             "channel": str(self.options.channel),
             "figures": self.metrics.names,
             "recorded": list(self.options.record),

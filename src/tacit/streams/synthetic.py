@@ -15,6 +15,7 @@ import math
 from abc import abstractmethod
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +32,8 @@ TRUTH, OFFSET, FEATURES, LABELS = range(4)
 LARGEST = float(np.finfo(np.float32).max)
 BLOCK_VALUES = 1 << 16
 """Features per block of rounds, about: seeding a generator costs as much as some thousand features."""
+PIECE_VALUES = 1 << 20
+"""Features that are drawn at once where most of them belong to agents that nobody asked for."""
 
 
 class DriftStream(Stream):
@@ -111,18 +114,30 @@ class DriftStream(Stream):
 
     def chunk(self, start: int, stop: int) -> Tree:
         """Generate rounds start..stop-1."""
+        return self._batches(start, stop, None)
+
+    def rows(self, start: int, stop: int, agents: NDArray[Any]) -> Tree:
+        """Generate rounds start..stop-1 of some agents; others' random words are drawn, and dropped piece by piece."""
+        if np.array_equal(agents, np.arange(self.agents)):
+            return self._batches(start, stop, None)
+        some, place = np.unique(agents, return_inverse=True)
+        found = self._batches(start, stop, some)
+        in_turn = np.array_equal(place, np.arange(some.size))
+        return found if in_turn else jax.tree.map(lambda leaf: leaf[:, place], found)
+
+    def _batches(self, start: int, stop: int, agents: NDArray[Any] | None) -> Tree:
         self.refuse_outside(start, stop)
         if self._repeat is None:
-            x, y = self._generate(start, stop)
+            x, y = self._generate(start, stop, agents)
         elif stop - start >= self._repeat:
             index = np.arange(start, stop) % self._repeat
-            x, y = (whole[index] for whole in self._generate(0, self._repeat))
+            x, y = (whole[index] for whole in self._generate(0, self._repeat, agents))
         else:
             first = start % self._repeat
             last = first + stop - start
             parts = [
-                self._generate(first, min(last, self._repeat)),
-                self._generate(0, max(0, last - self._repeat)),
+                self._generate(first, min(last, self._repeat), agents),
+                self._generate(0, max(0, last - self._repeat), agents),
             ]
             x, y = (np.concatenate(halves) for halves in zip(*parts, strict=True))
         return Batch(x[:, :, 0], y[:, :, 0]) if self._shape[1] == 1 else Batch(x, y)
@@ -138,23 +153,37 @@ class DriftStream(Stream):
         angle = self._drift * rounds[:, None]
         return np.asarray(np.cos(angle) * self._u + np.sin(angle) * self._v, np.float32)
 
-    def _generate(self, start: int, stop: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        x = np.empty((stop - start, *self._shape), np.float32)
+    def _generate(
+        self, start: int, stop: int, agents: NDArray[Any] | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return rounds of some agents, in rising order; None: of all."""
+        count, batch, dim = self._shape
+        x = np.empty((stop - start, count if agents is None else agents.size, batch, dim), np.float32)
         y = np.empty(x.shape[:-1], np.float32)
         truth = self.truth(start, stop)
-        table = _normal_quantiles() / np.float32(math.sqrt(self._shape[2]))
+        table = _normal_quantiles() / np.float32(math.sqrt(dim))
         step = self._block_rounds
+        offset = self._offset if self._offset is None or agents is None else self._offset[agents]
         for block in range(start // step, -(-stop // step)):
             first, last = max(start, block * step), min(stop, (block + 1) * step)
             here, skipped = slice(first - start, last - start), first - block * step
-            bits = self._generator(FEATURES, block).bit_generator
-            _look_up(table, bits, skipped * math.prod(self._shape), x[here].reshape(-1))
+            words = _Words(self._generator(FEATURES, block).bit_generator, skipped * math.prod(self._shape))
+            if agents is None:
+                _look_up(table, words, x[here].reshape(-1))
+            else:
+                for one_round in x[here]:
+                    _look_up_some(table, words, agents, count, one_round)
             value = np.einsum("tabd,td->tab", x[here], truth[here])
-            if self._offset is not None:
-                value += np.einsum("tabd,ad->tab", x[here], self._offset)
+            if offset is not None:
+                value += np.einsum("tabd,ad->tab", x[here], offset)
             # Noise of a block is drawn from its first round on, whichever round the slice begins with.
-            drawn = self._disturbance(self._generator(LABELS, block), (skipped + len(value), *value.shape[1:]))
-            y[here] = self._observe(value + self._noise * drawn[skipped:])
+            rng = self._generator(LABELS, block)
+            if agents is None:
+                noise = self._disturbance(rng, (skipped + len(value), count, batch))[skipped:]
+            else:
+                noise = np.stack([self._disturbance(rng, (count, batch))[agents] for _ in range(last - block * step)])
+                noise = noise[skipped:]
+            y[here] = self._observe(value + self._noise * noise)
         return x, y
 
     def _plane(self, dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -292,11 +321,42 @@ def _normal_quantiles() -> NDArray[np.float32]:
     return np.asarray(table / table.std(), np.float32)
 
 
-def _look_up(table: NDArray[np.float32], bits: Any, skip: int, out: NDArray[np.float32]) -> None:
-    """Fill `out` with draws number skip, skip + 1, ... of the table; each 64-bit word makes four."""
-    words, odd = divmod(skip, 4)
-    bits.random_raw(words, output=False)
-    index = bits.random_raw(-(-(odd + out.size) // 4)).view(np.uint16)[odd : odd + out.size]
+class _Words:
+    """Random numbers of 16 bits, of which each 64-bit word makes four, from number `skip` on."""
+
+    def __init__(self, bits: Any, skip: int) -> None:
+        self._bits = bits
+        words, odd = divmod(skip, 4)
+        bits.random_raw(words, output=False)
+        self._left: NDArray[np.uint16] = np.empty(0, np.uint16)
+        self.take(odd)
+
+    def take(self, count: int) -> NDArray[np.uint16]:
+        """Return the next numbers."""
+        missing = -(-(count - self._left.size) // 4)
+        if missing > 0:
+            fresh = self._bits.random_raw(missing).view(np.uint16)
+            self._left = fresh if not self._left.size else np.concatenate([self._left, fresh])
+        found, self._left = self._left[:count], self._left[count:].copy()
+        return found
+
+
+def _look_up(table: NDArray[np.float32], words: _Words, out: NDArray[np.float32]) -> None:
+    """Fill `out` with draws of the table."""
+    index = words.take(out.size)
     for begin in range(0, out.size, BLOCK_VALUES):  # in pieces that stay in the cache: twice as fast
         piece = slice(begin, begin + BLOCK_VALUES)
         np.take(table, index[piece], out=out[piece], mode="clip")
+
+
+def _look_up_some(
+    table: NDArray[np.float32], words: _Words, agents: NDArray[Any], count: int, out: NDArray[np.float32]
+) -> None:
+    """Fill `out` with the draws of some of `count` agents in one round, having drawn everybody's in pieces."""
+    each = math.prod(out.shape[1:])
+    some = max(1, PIECE_VALUES // each)
+    at = np.searchsorted(agents, np.arange(0, count + some, some))
+    for k, first in enumerate(range(0, count, some)):
+        index = words.take(min(some, count - first) * each).reshape(-1, *out.shape[1:])
+        mine = slice(at[k], at[k + 1])
+        out[mine] = table[index[agents[mine] - first]]

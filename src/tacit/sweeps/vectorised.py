@@ -1,8 +1,9 @@
 """Settings of one method that differ in numbers alone, as arguments of one compiled program.
 
-The method is built anew inside of the trace, of traced numbers: a parameter that takes "a number or a function of the
-round" gets the function that returns the argument. So no method has to know of sweeps, and whatever its constructor
-makes of the number is part of the program. Graphs, data and random draws are those of a run of one setting.
+The method and its objective are built anew inside of the trace, of traced numbers; a parameter that takes "a number or
+a function of the round" gets the function that returns the argument. So none has to know of sweeps, and whatever a
+constructor makes of the number is part of the program. What cannot be built so, because it looks at the number, is
+found out by trying. Graphs, data and random draws are those of a run of one setting.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeGuard, get_args, get_origin, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -35,76 +36,118 @@ from tacit.simulator.shards.programs import Programs
 from tacit.simulator.simulation import GraphSource, Options, Simulation, StreamSource
 
 Values = Mapping[str, Any]
-"""Parameter of a constructor -> its value, or one for each setting."""
+"""Key -> its value, or one for each setting."""
 MOST = 64
 """Settings in one program."""
-SCALE = "scale"
-"""The number of a schedule."""
+SCALE, OBJECTIVE = "scale", "objective."
+"""The number of a schedule, and what keys of [objective] begin with."""
 LOOP_AXES = LoopState(None, 0, 0, 0, 0)  # type: ignore[arg-type]
 """All settings are in the same round, so that what a round draws or decides by itself is done once for all."""
 
 
-def liftable(choice: Choice, objective: Objective) -> frozenset[str]:
-    """Return the parameters of a method that may be arguments of a compiled program.
+def liftable(choice: Choice, objective: Choice | Objective, swept: Collection[str]) -> frozenset[str]:
+    """Return the keys that may be arguments of a compiled program.
 
-    They are those that take a function of the round; of one that falls by a schedule, its scale. A method that adds
-    noise has none: its steps may enter what is booked. Neither has one that prepares or checks data by its settings.
+    They are numbers of the method, of a step that falls by a schedule its scale, and numbers of the objective, as far
+    as both can be built of a number that is traced. A method that adds noise has none: its settings may enter what is
+    booked. Neither has one that prepares or checks data by its settings.
 
     Args:
       choice: The method and its settings.
-      objective: Its loss.
-
-    Returns:
-      Keys of [[algorithm]], e.g. ``step`` or ``step.scale``.
+      objective: Its loss and regulariser, or what was made of them, which has no keys.
+      swept: Keys of [[algorithm]], e.g. ``step`` or ``step.scale``, and of [objective], e.g. ``objective.l2``.
     """
+    algorithm = built(choice, objective, {})
+    if not _unprotected(algorithm):
+        return frozenset()
     found = []
-    algorithm = made(choice, objective)
-    hints = get_type_hints(choice.function)
-    for key, name in choice.own.items():
-        value = getattr(choice.values, key)
-        takes_function = any(get_origin(kind) is get_origin(Callable[..., Any]) for kind in get_args(hints[name]))
-        if not takes_function or isinstance(value, bool) or not isinstance(value, int | float | StepSchedule):
+    for key in swept:
+        of, name = _place(choice, objective, key)
+        if not _is_number(of, name):
             continue
-        found_key = f"{key}.{SCALE}" if isinstance(value, StepSchedule) else key
         try:
-            traced = _built_of(choice, objective, {name: _number(choice, found_key)})
+            traced = _built_of(choice, objective, {key: _number(choice, objective, key)})
         except (TacitError, TypeError, ValueError):  # it looks at the number, so that this has to be one
             continue
-        if _unprotected(algorithm) and _alike(algorithm, traced):
-            found.append(found_key)
+        if _alike(algorithm, traced):
+            found.append(key)
     return frozenset(found)
 
 
-def _number(choice: Choice, key: str) -> float:
-    """Return the number at a key that is lifted: a step, or the scale of its schedule."""
-    name, _, scale = key.partition(".")
-    value = getattr(choice.values, name)
+def _place(choice: Choice, objective: Choice | Objective, key: str) -> tuple[Choice | Objective, str]:
+    """Return whose key it is, and its name there."""
+    return (objective, key.removeprefix(OBJECTIVE)) if key.startswith(OBJECTIVE) else (choice, key)
+
+
+def _is_number(of: Choice | Objective, name: str) -> TypeGuard[Choice]:
+    """Whether a key is that of a number which need not be whole, or of the scale of a schedule."""
+    first, _, rest = name.partition(".")
+    if not isinstance(of, Choice) or first not in of.own:
+        return False
+    value = getattr(of.values, first)
+    if rest:
+        return rest == SCALE and isinstance(value, StepSchedule)
+    return isinstance(value, int | float) and not isinstance(value, bool) and float in _kinds(of, first)
+
+
+def _kinds(choice: Choice, name: str) -> tuple[Any, ...]:
+    hint = get_type_hints(choice.function)[choice.own[name.partition(".")[0]]]
+    return get_args(hint) or (hint,)
+
+
+def _takes_function(choice: Choice, name: str) -> bool:
+    """Whether a parameter may be a function of the round."""
+    return any(get_origin(kind) is get_origin(Callable[..., Any]) for kind in _kinds(choice, name))
+
+
+def _number(choice: Choice, objective: Choice | Objective, key: str) -> float:
+    """Return the number at a key that is lifted: a step, say, or the scale of its schedule."""
+    of, name = _place(choice, objective, key)
+    assert isinstance(of, Choice)
+    name, _, scale = name.partition(".")
+    value = getattr(of.values, name)
     return float(value.scale if scale else value)
 
 
-def with_values(choice: Choice, values: Values) -> Choice:
-    """Return a choice whose constructor gets traced numbers in place of its own: functions of the round."""
+def built(choice: Choice, objective: Choice | Objective, values: Values) -> Algorithm:
+    """Return a method whose constructor, and that of its objective, get traced numbers in place of their own.
 
-    keys = {name: key for key, name in choice.own.items()}
+    Args:
+      choice: The method and its settings.
+      objective: Its loss and regulariser, or what was made of them.
+      values: Key, as in `liftable`, -> number.
+    """
+    if isinstance(objective, Choice):
+        own = {key.removeprefix(OBJECTIVE): value for key, value in values.items() if key.startswith(OBJECTIVE)}
+        lifted = {objective.own[name]: value for name, value in own.items()}
+        loss: Objective = objective.function(**{**objective.arguments(), **lifted})
+    else:
+        loss = objective
+    steps = {name: value for name, value in values.items() if not name.startswith(OBJECTIVE)}
+    return made(_with_values(choice, steps), loss)
 
-    def of_the_round(name: str, value: Any) -> Callable[[Array], Any]:
-        asked = getattr(choice.values, keys[name])
-        return SCHEDULES[asked.schedule](value) if isinstance(asked, StepSchedule) else lambda t: value
+
+def _with_values(choice: Choice, values: Values) -> Choice:
+    def taken(key: str, value: Any) -> Any:
+        asked = getattr(choice.values, key.partition(".")[0])
+        if isinstance(asked, StepSchedule):
+            return SCHEDULES[asked.schedule](value)
+        return (lambda t: value) if _takes_function(choice, key) else value
 
     @functools.wraps(choice.function)
     def function(objective: Objective, **given: Any) -> Algorithm:
-        steps = {name: of_the_round(name, value) for name, value in values.items()}
-        algorithm: Algorithm = choice.function(objective, **{**given, **steps})
+        lifted = {choice.own[key.partition(".")[0]]: taken(key, value) for key, value in values.items()}
+        algorithm: Algorithm = choice.function(objective, **{**given, **lifted})
         return algorithm
 
     return choice._replace(function=function)
 
 
-def _built_of(choice: Choice, objective: Objective, values: Values) -> Algorithm:
+def _built_of(choice: Choice, objective: Choice | Objective, values: Values) -> Algorithm:
     """Build a method inside of a trace, and return it; its functions are not to be called."""
-    built: list[Algorithm] = []
-    jax.eval_shape(lambda given: built.append(made(with_values(choice, given), objective)), dict(values))
-    return built[0]
+    found: list[Algorithm] = []
+    jax.eval_shape(lambda given: found.append(built(choice, objective, given)), dict(values))
+    return found[0]
 
 
 def _unprotected(algorithm: Algorithm) -> bool:
@@ -120,8 +163,8 @@ def _alike(algorithm: Algorithm, traced: Algorithm) -> bool:
 
 def simulate_together(
     choices: Sequence[Choice],
+    objectives: Sequence[Choice | Objective],
     lifted: Sequence[str],
-    objective: Objective,
     graph: GraphSource,
     stream: StreamSource,
     options: Options,
@@ -130,8 +173,8 @@ def simulate_together(
 
     Args:
       choices: The method with each setting, at least one.
-      lifted: Keys in which they differ.
-      objective: Loss and regulariser.
+      objectives: Loss and regulariser of each setting, or what was made of them where they are the same in all.
+      lifted: Keys in which they differ, as `liftable` returns them.
       graph: As `tacit.simulate` takes it.
       stream: Likewise.
       options: Of every one of the runs.
@@ -141,21 +184,21 @@ def simulate_together(
     """
     keep_programs()
     with jax.enable_x64(options.dtype == jnp.float64):
-        return _Together(choices, lifted, objective, graph, stream, options).runs()
+        return _Together(choices, objectives, lifted, graph, stream, options).runs()
 
 
 class _Together:
     def __init__(
         self,
         choices: Sequence[Choice],
+        objectives: Sequence[Choice | Objective],
         lifted: Sequence[str],
-        objective: Objective,
         graph: GraphSource,
         stream: StreamSource,
         options: Options,
     ) -> None:
-        self.choices, self.objective, self.options = choices, objective, options
-        self.algorithms = [made(choice, objective) for choice in choices]
+        self.choices, self.objectives, self.options = choices, objectives, options
+        self.algorithms = [built(*setting, {}) for setting in zip(choices, objectives, strict=True)]
         if not all(_alike(self.algorithms[0], each) for each in self.algorithms):
             raise ConfigError("settings that ask for different graphs or data are no one program; run them one by one")
         noted = len(choices) * options.repeats * options.rounds * NOTED_BYTES * (1 + len(self.algorithms[0].phases))
@@ -165,13 +208,13 @@ class _Together:
         what = f"models of {len(choices)} settings"
         limits.refuse_beyond(models * runtime.model_bytes(self.base.params), f"{models:,} {what}")
         self.values = {
-            choices[0].own[key.partition(".")[0]]: jnp.asarray([_number(c, key) for c in choices], options.dtype)
+            key: jnp.asarray([_number(*each, key) for each in zip(choices, objectives, strict=True)], options.dtype)
             for key in lifted
         }
 
     def _of(self, values: Values) -> Programs:
         """Return the programs of one setting, inside of a trace."""
-        return self.base.programs.of_method(made(with_values(self.choices[0], values), self.objective))
+        return self.base.programs.of_method(built(self.choices[0], self.objectives[0], values))
 
     def _start(self, values: Values, network: Any) -> LoopState:
         return self._of(values).engine.start(network, self.base.params, self.base.own_params)

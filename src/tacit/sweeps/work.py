@@ -18,7 +18,8 @@ from tacit.config.experiment import Config, parse
 from tacit.config.own_code import import_file, own_files
 from tacit.config.sections import in_words_of_a_file
 from tacit.core import limits
-from tacit.core.errors import TacitError, TacitWarning
+from tacit.core.contract import Objective
+from tacit.core.errors import ConfigError, TacitError, TacitWarning
 from tacit.experiments.build import Problem, build
 from tacit.experiments.references import made
 from tacit.objectives import OBJECTIVES
@@ -26,7 +27,7 @@ from tacit.results import Run
 from tacit.simulator.simulation import Options
 from tacit.sweeps.settings import Setting
 from tacit.sweeps.table import DONE, REFUSED, Row
-from tacit.sweeps.vectorised import MOST, liftable, simulate_together
+from tacit.sweeps.vectorised import MOST, OBJECTIVE, liftable, simulate_together
 
 MOST_AGENTS = 2**18
 """Agents of all settings and seeds in one program; beyond that there is nothing to gain."""
@@ -64,14 +65,13 @@ def grouped(settings: Iterable[Setting]) -> list[tuple[list[Setting], tuple[str,
 
 
 def _lifted(setting: Setting) -> tuple[str, ...]:
-    """Return the keys of a setting's method that are swept and may be arguments of a program."""
+    """Return the keys of a setting's method and objective that are swept and may be arguments of a program."""
     config = setting.config
-    choice, swept = config.algorithms[0], {key.removeprefix(METHOD) for key in setting.values if key.startswith(METHOD)}
+    swept = {key.removeprefix(METHOD) for key in setting.values if key.startswith((METHOD, OBJECTIVE))}
     if config.privacy is not None or not swept:
         return ()
     try:
-        objective = config.objective.function(**config.objective.arguments())
-        return tuple(sorted(swept & liftable(choice, objective)))
+        return tuple(sorted(liftable(config.algorithms[0], config.objective, swept)))
     except (TacitError, TypeError, ValueError):  # the worker will say it, of this setting
         return ()
 
@@ -159,7 +159,7 @@ def _run(problem: Problem, configs: Sequence[Config], lifted: Sequence[str]) -> 
     """Run settings of one problem, together if they can be."""
     if len(configs) > 1:
         try:
-            runs = _together(problem, [config.algorithms[0] for config in configs], lifted)
+            runs = _together(problem, configs, lifted)
         except (TacitError, TypeError, ValueError):  # a function of the method looks at the number: each by itself
             runs = None
         if runs is not None:
@@ -167,8 +167,15 @@ def _run(problem: Problem, configs: Sequence[Config], lifted: Sequence[str]) -> 
     return [_alone(config) for config in configs]
 
 
-def _together(problem: Problem, choices: Sequence[Choice], lifted: Sequence[str]) -> list[Run]:
+def _together(problem: Problem, configs: Sequence[Config], lifted: Sequence[str]) -> list[Run]:
     settings = problem.config.run
+    choices = [config.algorithms[0] for config in configs]
+    objectives: list[Choice | Objective] = [problem.objective] * len(configs)
+    if any(key.startswith(OBJECTIVE) for key in lifted):
+        objectives = [config.objective for config in configs]
+        first = configs[0].objective
+        if first.function(**first.arguments()) != problem.objective:
+            raise ConfigError("an objective that is made of the data, with weights of classes say, is that of one run")
     options = Options(
         rounds=settings.rounds,
         repeats=settings.repeats,
@@ -186,7 +193,7 @@ def _together(problem: Problem, choices: Sequence[Choice], lifted: Sequence[str]
         liars=problem.liars_of(settings.seed),
     )
     with limits.memory(settings.memory), in_words_of_a_file():
-        return simulate_together(choices, lifted, problem.objective, problem.graph, problem.stream, options)
+        return simulate_together(choices, objectives, lifted, problem.graph, problem.stream, options)
 
 
 def _alone(config: Config) -> Run | str:

@@ -19,6 +19,8 @@ from tacit.simulator.shards.exchange import AXIS
 
 EVERYWHERE, AGENTS, SLOTS, ROUNDS = P(), P(AXIS), P(None, AXIS), P(None, None, AXIS)
 """Which axis is cut: none, the first, the second, the third."""
+PIECE_BYTES = 2**26
+"""Of an array that a process tells the others, at once."""
 Spec = Any
 """A pytree of these whose leaves may stand for whole subtrees."""
 
@@ -89,12 +91,27 @@ class Devices:
         if self._mesh is None or jax.process_count() == 1:
             return jax.tree.map(np.asarray, tree)
 
-        def whole(leaf: Array) -> np.ndarray:
-            if leaf.is_fully_replicated:
-                return np.asarray(leaf)
-            return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+        return jax.tree.map(self._whole, tree)
 
-        return jax.tree.map(whole, tree)
+    def _whole(self, leaf: Array) -> np.ndarray:
+        """Return an array of all processes, asked for in pieces: no device has to hold all of it."""
+        assert self._mesh is not None
+        if leaf.is_fully_replicated:
+            return np.asarray(leaf)
+        assert isinstance(leaf.sharding, NamedSharding)
+        axis = tuple(leaf.sharding.spec).index(AXIS)
+        held = sorted(leaf.addressable_shards, key=lambda shard: shard.index[axis].start)
+        mine = np.concatenate([np.asarray(shard.data) for shard in held], axis)
+        pieces = np.array_split(mine, max(1, min(mine.shape[axis], -(-mine.nbytes // PIECE_BYTES))), axis)
+        heard = [multihost_utils.process_allgather(piece) for piece in pieces]
+        others = tuple(np.delete(leaf.shape, axis).tolist())
+        shards = np.empty((self.count, leaf.shape[axis] // self.count, *others), mine.dtype)
+        of_processes = np.array([device.process_index for device in self._mesh.devices])
+        for process in range(jax.process_count()):
+            found = np.moveaxis(np.concatenate([piece[process] for piece in heard], axis), axis, 0)
+            there = of_processes == process
+            shards[there] = found.reshape(int(there.sum()), -1, *others)
+        return np.moveaxis(shards.reshape(-1, *others), 0, axis)
 
 
 def _is_spec(value: object) -> bool:
