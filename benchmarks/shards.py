@@ -1,11 +1,11 @@
-"""What several devices and processes bring, and what they tell each other: `python -m benchmarks.shards [weak]`.
+"""What several devices and processes bring, and what they tell each other.
 
-Online push-sum with ten out-links per agent (`benchmarks.problem`) on a random digraph, of which no partition is good,
-and on a small world whose agents are in no order, of which one is. First the links that partitions cut; then two
-processes of one device each, over Gloo on loopback, beside one process with two threads, in turn; with `weak`, weak
-scaling over 1, 2, 4 and 8 devices of one process, with as many agents each. Devices of one CPU share its cores, so that weak
-scaling here can only show what the exchange costs: seconds per agent-round should stay what they are. The best of some
-repetitions counts.
+Run it by `python -m benchmarks.shards`, or in two parts, with `processes` and with `weak` behind it. Online push-sum
+with ten out-links per agent (`benchmarks.problem`) on a random digraph, of which no partition is good, and on a small
+world whose agents are in no order, of which one is. First the links that partitions cut; then two processes of one
+device each, over Gloo on loopback, beside one process with two threads, in turn; then weak scaling over 1, 2, 4 and 8
+devices of one process, with as many agents each. Devices of one CPU share its cores, so that weak scaling here can only
+show what the exchange costs: seconds per agent-round should stay what they are. The best of some repetitions counts.
 
 Two processes cannot be faster than one process and the exchange by itself, which the same processes measure after their
 rounds: as many rows, and nothing else. A third pair of processes takes its own rows for those of the others, and sends
@@ -251,7 +251,8 @@ def main() -> int:
     """Measure, print, and write results/shards.json or shards_weak.json; 1 if the goal is missed."""
     if len(sys.argv) > 2:
         return _as_process(*sys.argv[1:])
-    return weak_scaling() if sys.argv[1:] == ["weak"] else two_processes()
+    parts = {"processes": two_processes, "weak": weak_scaling}
+    return max(parts[name]() for name in sys.argv[1:] or parts)
 
 
 def two_processes() -> int:
