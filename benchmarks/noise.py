@@ -51,7 +51,7 @@ def nothing(words: Any, leaf: int, shape: Sequence[int], dtype: Any) -> Any:
 @contextmanager
 def drawn_by(replacement: Callable[[str], Callable[..., Any]] | None) -> Iterator[None]:
     """Put other draws in the place of tacit's while something is compiled."""
-    draws = importlib.import_module("tacit.privacy.release")._UNIT_DRAWS
+    draws = importlib.import_module("tacit.privacy.draws")._UNIT_DRAWS
     before = dict(draws)
     if replacement is not None:
         draws.update({name: replacement(name) for name in DISTRIBUTIONS})

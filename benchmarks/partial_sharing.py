@@ -39,7 +39,17 @@ class Cost(NamedTuple):
     """Before the first message, both directions."""
 
 
-async def receive(directory: Path, numbers: int) -> None:
+def form(numbers: int, kind: str = "") -> Any:
+    """Return the form of messages of so many numbers, as they are or compressed (`tacit.algorithms.compressed`)."""
+    (plain,) = specs(4 * numbers)
+    if not kind:
+        return (plain,)
+    from tacit.algorithms._compressors import COMPRESSORS
+
+    return (plain._replace(packing=COMPRESSORS[kind]().packing),)
+
+
+async def receive(directory: Path, numbers: int, kind: str) -> None:
     """Take messages and confirm each of them."""
     from tacit.peer.node.exchange import Position
 
@@ -49,10 +59,12 @@ async def receive(directory: Path, numbers: int) -> None:
             self.at = Position(arrival.sent + 1, 0)
             asyncio.get_running_loop().call_soon(self.listener.progressed)  # when it is noted that it was taken in
 
-    await Taking(4 * numbers, Position(FIRST, 0)).serve(directory)
+    taking = Taking(4 * numbers, Position(FIRST, 0))
+    taking.specs = form(numbers, kind)
+    await taking.serve(directory)
 
 
-async def send(directory: Path, port: int, numbers: int) -> Cost:
+async def send(directory: Path, port: int, numbers: int, kind: str, content: bytes) -> Cost:
     """Send one message after the other, and return what the socket has carried."""
     from tacit.peer.node.exchange import Parcel, Position
     from tacit.peer.transport.dialer import Dialer
@@ -60,7 +72,7 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
 
     class Giving(Dispatch):
         def __init__(self) -> None:
-            self.specs, self.content, self.at, self.end = specs(4 * numbers), bytes(4 * numbers), 0, FIRST
+            self.specs, self.content, self.at, self.end = form(numbers, kind), content, 0, FIRST
             self.changed = asyncio.Event()
 
         def current_round(self) -> int:
@@ -96,33 +108,34 @@ async def send(directory: Path, port: int, numbers: int) -> Cost:
     return Cost(carried.sent / MESSAGES, carried.received / MESSAGES, before.sent + before.received)
 
 
-def measure(directory: Path, numbers: int) -> Cost:
-    """Run the receiver as a process, and send to it from this one."""
-    command = [sys.executable, "-m", "benchmarks.partial_sharing", str(directory), str(numbers)]
+def measure(directory: Path, numbers: int, kind: str = "", content: bytes | None = None) -> Cost:
+    """Run the receiver as a process, and send to it from this one; without a content zeros."""
+    command = [sys.executable, "-m", "benchmarks.partial_sharing", str(directory), str(numbers), kind]
+    whole = bytes(4 * numbers) if content is None else content
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as receiver:
         assert receiver.stdin is not None
         assert receiver.stdout is not None
         try:
             port = int(receiver.stdout.readline())
-            cost = asyncio.run(asyncio.wait_for(send(directory, port, numbers), PATIENCE))
+            cost = asyncio.run(asyncio.wait_for(send(directory, port, numbers, kind, whole), PATIENCE))
         finally:
             receiver.stdin.close()
     return cost
 
 
-def predict(numbers: int) -> Cost:
+def predict(numbers: int, kind: str = "") -> Cost:
     """Return what it should be."""
     from tacit.peer.transport.codec import Codec
     from tacit.peer.transport.traffic import CONNECTION, message_bytes, position_bytes
 
-    codec = Codec(JOB, specs(4 * numbers))
+    codec = Codec(JOB, form(numbers, kind))
     return Cost(message_bytes(codec, 0, FIRST), position_bytes(FIRST), CONNECTION)
 
 
 def enrol(directory: Path) -> None:
     """Give both ends an identity."""
     from tacit.peer.identity.authority import init_ca, issue
-    from tacit.peer.identity.identity import install, request
+    from tacit.peer.identity.enrolment import install, request
 
     init_ca(directory / "authority", "benchmark")
     for name in ("a", "b"):
@@ -136,8 +149,8 @@ SMOKE = {"MODELS": ((4, 200),), "MESSAGES": 5}
 
 def main() -> int:
     """Measure, print and save; or be the receiver."""
-    if len(sys.argv) == 3:
-        asyncio.run(receive(Path(sys.argv[1]), int(sys.argv[2])))
+    if len(sys.argv) == 4:
+        asyncio.run(receive(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
         return 0
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +160,7 @@ def main() -> int:
         print("  ".join(f"{title:>17}" for title in titles))
         for share, size in MODELS:
             part, whole = measure(directory, share), measure(directory, size)
-            off = max(_error(part, predict(share)), _error(whole, predict(size)))
+            off = max(error(part, predict(share)), error(whole, predict(size)))
             row = {
                 "shared": share,
                 "of": size,
@@ -165,7 +178,8 @@ def main() -> int:
     return 0 if all(row["prediction_error"] <= CLOSE for row in rows) else 1
 
 
-def _error(found: Cost, expected: Cost) -> float:
+def error(found: Cost, expected: Cost) -> float:
+    """Return by which share a measurement is off a prediction at most."""
     return max(abs(a / b - 1) for a, b in zip(found, expected, strict=True))
 
 

@@ -7,6 +7,9 @@ their own, with noise and without.
 
 Occupancy: logistic, trained on the first file, judged on the third. MNIST: softmax on 14 x 14 images (means of 2 x 2
 pixels), trained on 60,000 and judged on 10,000.
+
+With `--sweep`, where rules hold under noise: one epsilon at every batch size and number of passes of `GRID`, models
+averaged over their tail, the step the best of `STEPS` for plain averaging without attack on seeds of their own.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ RULES = ("plain", "clipped", "trimmed_mean", "median", "geometric_median")
 ATTACKS = ("none", *tacit.attacks.ATTACKS)
 NEAR, ENOUGH = 0.02, 5
 """The best rule is to be this near to the accuracy without attack, in so many of the attacks."""
+GRID = tuple((batch, passes) for batch in (20, 100, 400) for passes in (5, 20))
+STEPS = (2.0, 8.0, 32.0)
+CHOOSING, JUDGING = 300, 400
+"""First seeds of the sweep: for steps, and for what is reported."""
 
 
 class Rows(NamedTuple):
@@ -99,6 +106,8 @@ SMOKE = {
     "SEEDS": 1,
     "RULES": ("plain", "median"),
     "ATTACKS": ("none", "sign_flip"),
+    "GRID": ((20, 1),),
+    "STEPS": (0.5,),
 }
 
 
@@ -107,7 +116,9 @@ def mechanism(problem: Problem) -> Any:
     return tacit.privacy.gaussian(math.sqrt(problem.passes / (2 * problem.rho)), clip=1.0)
 
 
-def cell(problem: Problem, rule: str, attack: str, noisy: bool, seed: int = 0) -> dict[str, Any]:
+def cell(
+    problem: Problem, rule: str, attack: str, noisy: bool, seed: int = 0, averaged: bool = False
+) -> dict[str, Any]:
     """Run one rule under one attack, all seeds side by side."""
     rows = problem.rows()
     objective = tacit.objectives.logistic() if problem.classes == 2 else tacit.objectives.softmax(problem.classes)
@@ -116,6 +127,8 @@ def cell(problem: Problem, rule: str, attack: str, noisy: bool, seed: int = 0) -
     method = tacit.algorithms.distributed_online(objective, step=step, **settings)
     if rule != "plain":
         method = tacit.algorithms.robust(method, rule, liars=len(LIARS))
+    if averaged:
+        method = tacit.algorithms.averaged(method, "tail")
 
     def stream(of: int) -> tacit.streams.Stream:
         owners = tacit.streams.partition.iid(len(rows.y), AGENTS, seed=of)
@@ -178,11 +191,38 @@ def table(problem: Problem, noisy: bool) -> dict[str, Any]:
     return {"cells": cells, "plain_fell": fell, "best_held": held, "attacks": attacks}
 
 
+def sweep(problem: Problem) -> dict[str, Any]:
+    """Run every rule under every attack with noise, at every batch size and number of passes."""
+    found = []
+    for batch, passes in GRID:
+        began, tried = time.perf_counter(), problem._replace(batch=batch, passes=passes)
+        choice = [cell(tried._replace(noisy_step=step), "plain", "none", True, CHOOSING, True) for step in STEPS]
+        tried = tried._replace(noisy_step=STEPS[int(np.argmax([c["accuracy"] for c in choice]))])
+        cells = [cell(tried, rule, attack, True, JUDGING, True) for attack in ATTACKS for rule in RULES]
+        jax.clear_caches()
+        fell, held = judged(cells)
+        free = cells[0]["accuracy"]
+        best = {
+            attack: max((c["accuracy"], c["rule"]) for c in cells if c["attack"] == attack and c["rule"] != "plain")
+            for attack in ATTACKS
+        }
+        row = {"batch": batch, "passes": passes, "step": tried.noisy_step, "free": free, "fell": fell, "held": held}
+        print(f"{row} {best} ({time.perf_counter() - began:.0f} s)", flush=True)
+        found.append({**row, "cells": cells})
+    return {"settings": found}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problem", choices=sorted(PROBLEMS), help="one of them")
     parser.add_argument("--noise", choices=("with", "without"), help="one of the two")
+    parser.add_argument("--sweep", action="store_true", help="batch sizes and passes with noise, and nothing else")
     chosen = parser.parse_args()
+    if chosen.sweep:
+        for name, problem in PROBLEMS.items():
+            if chosen.problem in (None, name):
+                write(f"robustness_{name}_sweep", sweep(problem), "jax")
+        return 0
     missed = []
     for name, problem in PROBLEMS.items():
         for noise in ("without", "with"):

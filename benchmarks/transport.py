@@ -256,7 +256,7 @@ def main() -> int:
             print(json.dumps(times))
         return 0
     from tacit.peer.identity.authority import init_ca, issue
-    from tacit.peer.identity.identity import install, request
+    from tacit.peer.identity.enrolment import install, request
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:

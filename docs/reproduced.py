@@ -5,15 +5,12 @@
 
 Taken is what is whole: full forms, and quick ones of studies of which no full one is stored. Of each there is the table
 of outcomes and where it comes from; claims and verdicts are found anew by the code that is here. The table of headlines
-goes between two comments of docs/reproduction.md, every claim is docs/claims.md; of a study of which nothing is stored
-both keep what they have.
+goes between two comments of docs/reproduction.md, every claim is docs/claims.md.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import string
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +22,6 @@ from tacit.core.errors import ResultError
 from tacit_reproduction import catalogue
 from tacit_reproduction.gallery import Finished
 from tacit_reproduction.gallery.markdown import claims, headlines
-from tacit_reproduction.page import counted
 from tacit_reproduction.study import ORIGIN, Study
 from tacit_reproduction.summary import OUTCOMES, outcomes, read
 from tacit_reproduction.table import Results, Row, loaded
@@ -34,9 +30,10 @@ HERE = Path(__file__).parent
 STORE = HERE.parent / "reproduction" / "outcomes"
 WHENCE = "origin.json"
 BEGIN, END = "<!-- headlines: made by docs/reproduced.py -->", "<!-- end of headlines -->"
-LOW_BITS, FEW, LARGE = 0x3FF, 50, 100_000
-"""Of curves in larger files: bits of a single-precision number that are not kept (what is left tells 1 from 1.0001),
-points that are, and bytes of a file from which on."""
+LOW_BITS, LOWER_BITS, LARGE = 0x3FF, 0x7FFF, 100_000
+"""Of curves in larger files: bits of a single-precision number that are not kept (what is left tells 1 from 1.0001), or
+between ends that stay as they are (1 from 1.004), and bytes of a file from which on."""
+FEWER = (10**9, 50, 20, None)  # points of a curve that are kept, one after the other; None: the ends as they are
 
 
 def take(gallery: Path) -> Iterator[str]:
@@ -63,28 +60,32 @@ def take(gallery: Path) -> Iterator[str]:
 def smaller(study: Study, content: bytes, origin: dict[str, Any]) -> bytes:
     """Return a table with curves in few digits, or at few points too, if every claim stays as it is to the letter."""
 
-    def short(values: Any, points: int | None) -> Any:
-        if points is not None and FEW < points in values.shape[:2]:
-            values = np.take(
-                values, np.linspace(0, points - 1, FEW).round().astype(int), values.shape[:2].index(points)
-            )
-        if values.ndim < 2 or values.dtype.kind != "f":
-            return values
+    def cut(values: Any, bits: int) -> Any:
         with np.errstate(over="ignore"):
-            return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFFFF ^ LOW_BITS)).view(np.float32)
+            return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFFFF ^ bits)).view(np.float32)
 
-    def shortened(row: Row, thin: bool) -> Row:
+    def short(values: Any, points: int | None, few: int | None) -> Any:
+        if points is not None and few is not None and few < points in values.shape[:2]:
+            kept = np.linspace(0, points - 1, few).round().astype(int)
+            values = np.take(values, kept, values.shape[:2].index(points))
+        if values.ndim < 2 or values.dtype.kind != "f" or (few is None and values.nbytes < LARGE):
+            return values
+        if few is not None:
+            return cut(values, LOW_BITS)
+        return np.concatenate([values[:, :1], cut(values[:, 1:-1], LOWER_BITS), values[:, -1:]], axis=1)
+
+    def shortened(row: Row, few: int | None) -> Row:
         lengths = [len(values) for name, values in row.measures.items() if values.ndim == 1 and name == "rounds"]
-        points = lengths[0] if thin and lengths else None
-        return Row(row.factors, {name: short(values, points) for name, values in row.measures.items()})
+        points = lengths[0] if lengths else None
+        return Row(row.factors, {name: short(values, points, few) for name, values in row.measures.items()})
 
     def told(table: bytes) -> list[Any]:
         summary = study.summary(table, origin)
         return [summary["claims"], summary["headlines"]]
 
     table, found = loaded(content), content
-    for thin in (False, True):
-        small = Results([shortened(row, thin) for row in table.rows], table.facts).content()
+    for few in FEWER:
+        small = Results([shortened(row, few) for row in table.rows], table.facts).content()
         if len(found) > LARGE and len(small) < len(found) and told(small) == told(content):
             found = small
     return found
@@ -101,60 +102,16 @@ def stored(study: Study) -> dict[str, Any] | None:
 def pages() -> dict[Path, str]:
     """Return both pages as they have to be."""
     told = [
-        (text, [Finished(study, STORE / study.name, stored(study)) for study in catalogue.studies(text)])
+        (
+            text,
+            [Finished(each, STORE / each.name, stored(each), "nothing is stored") for each in catalogue.studies(text)],
+        )
         for text in catalogue.TEXTS
     ]
-    page, list_of_claims = HERE / "reproduction.md", HERE / "claims.md"
+    page = HERE / "reproduction.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    old, _, after = rest.partition(END)
-    table = _table(told, _rows(old), _rows(headlines(told)))
-    (_, kept), (head, fresh) = (_sections(each) for each in (list_of_claims.read_text(encoding="utf-8"), claims(told)))
-    names = [outcome.study.name for _, ours in told for outcome in ours]
-    sections = [(kept | fresh)[name] for name in names if name in kept | fresh]
-    return {
-        page: f"{before}{BEGIN}\n\n{table}\n{END}{after}",
-        list_of_claims: "\n\n".join([head, *sections]) + "\n",
-    }
-
-
-def _rows(markdown: str) -> dict[str, list[tuple[str, str, str]]]:
-    """Return study -> headline, verdict and run of its rows, with the machine's name in place of its letter."""
-    legend = re.search(r"^Machines: (.*)\.$", markdown, re.M)
-    machines = dict(each.split(": ", 1) for each in legend[1].split("; ")) if legend else {}
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for line in markdown.splitlines():
-        study = re.search(r"\]\(claims\.md#([^)]+)\)", line)
-        if study and line.startswith("|"):
-            _, _, headline, verdict, run, _ = (part.strip() for part in re.split(r"(?<!\\)\|", line))
-            run = re.sub(r"(?<=, )[A-Z](?=, )", lambda letter: machines.get(letter[0], letter[0]), run, count=1)
-            found.setdefault(study[1], []).append((headline, verdict, run))
-    return found
-
-
-def _table(told: Any, old: dict[str, Any], new: dict[str, Any]) -> str:
-    rows = [
-        (text.cited, row)
-        for text, ours in told
-        for outcome in ours
-        for row in (old if outcome.summary is None else new).get(outcome.study.name, [])
-    ]
-    names = sorted({run.split(", ", 1)[1].rsplit(", ", 2)[0] for _, (_, _, run) in rows})
-    letters = dict(zip(names, string.ascii_uppercase, strict=False))
-    lines, last = ["| text | headline | verdict | run |", "|---|---|---|---|"], ""
-    for cited, (headline, verdict, run) in rows:
-        day, rest = run.split(", ", 1)
-        name, seconds, form = rest.rsplit(", ", 2)
-        first = f"**{cited}**" if cited != last else ""
-        lines.append(f"| {first} | {headline} | {verdict} | {day}, {letters[name]}, {seconds}, {form} |")
-        last = cited
-    verdicts = [{"headlines": [{"verdict": verdict[2:]} for _, (_, verdict, _) in rows]}]
-    legend = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
-    return "\n\n".join([f"{counted(verdicts)}.", "\n".join(lines), f"Machines: {legend}."]) + "\n"
-
-
-def _sections(markdown: str) -> tuple[str, dict[str, str]]:
-    head, *parts = re.split(r"\n\n(?=## )", markdown.rstrip("\n"))
-    return head, {part.partition("\n")[0].removeprefix("## "): part for part in parts}
+    _, _, after = rest.partition(END)
+    return {page: f"{before}{BEGIN}\n\n{headlines(told)}\n{END}{after}", HERE / "claims.md": claims(told)}
 
 
 def main(galleries: list[Path]) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 import tacit
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.identity import install, request
+from tacit.peer.identity.enrolment import install, request
 
 SHOPS = ("north", "south", "west")
 ROUNDS, BATCH = 60, 16

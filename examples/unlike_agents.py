@@ -1,6 +1,6 @@
 """Agents whose data are unlike, on a ring of 16: what correction and momentum are worth beside plain steps.
 
-    python examples/unlike_agents.py          # minutes; --seeds, --rounds and --tune for more or less of it
+    python examples/unlike_agents.py          # minutes; --seeds, --rounds and --tune for more or less of it, --out FILE
 
 Images of digits, of which each agent holds few classes (Dirichlet with alpha = 0.1), and a small network. Four methods,
 each with the step that served it best on other seeds; then fresh seeds, which deal the images out anew, and paired
@@ -10,6 +10,8 @@ differences with 95 % intervals. Needs the extras `networks` and `data`.
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="of the figures, from 100 on")
     parser.add_argument("--tune", type=int, default=2, help="seeds by which steps are chosen, from 1000 on")
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--out", type=Path, help="file for the figures, as JSON")
     asked = parser.parse_args()
     digits = load_digits()
     x, y = (digits.data / 16).astype("float32"), digits.target
@@ -67,18 +70,22 @@ def main() -> None:
         )  # fmt: skip
         return np.asarray(run.evaluate(x[rows], y[rows]).scores["each"]["accuracy"])
 
-    found = {}
+    found, told = {}, {}
     for name in METHODS:
         steps = [step / 10 if name in TENTH else step for step in STEPS]
         step = max(steps, key=lambda step, name=name: accuracy(name, step, 1000, asked.tune, chosen).mean())
         found[name] = accuracy(name, step, 100, asked.seeds, judged)
         each = " ".join(f"{one:.3f}" for one in found[name])
+        told[name] = {"step": step, "accuracy": found[name].tolist()}
         print(f"{name:<24} step {step:<6g} accuracy {found[name].mean():.3f}  ({each})")
     for name, values in list(found.items())[1:]:
         gap = values - found["plain steps"]
         half = stats.t.ppf(0.975, len(gap) - 1) * gap.std(ddof=1) / len(gap) ** 0.5
         low, high = gap.mean() - half, gap.mean() + half
+        told[name] |= {"over plain steps": gap.mean(), "from": low, "to": high}
         print(f"{name} over plain steps: {gap.mean():+.3f}, 95 % interval {low:+.3f} to {high:+.3f}")
+    if asked.out is not None:
+        asked.out.write_text(json.dumps({"rounds": asked.rounds, "methods": told}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -128,6 +129,18 @@ def test_a_run_goes_to_a_folder_of_its_name_by_default(tacit: Any, tmp_path: Pat
     assert (tmp_path / "runs" / "small" / "summary.json").exists()
 
 
+@pytest.mark.parametrize(("records", "threads"), [(1, "1"), (2**16, None)])
+def test_light_rounds_get_one_thread_and_heavy_ones_all(
+    tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, threads: str | None
+) -> None:
+    for name in ("PJRT_NPROC", "NPROC"):
+        monkeypatch.delenv(name, raising=False)
+    wide = EXPERIMENT.replace("dim = 2", f"dim = 8\nbatch = {records}").replace("rounds = 8", "rounds = 1")
+    (tmp_path / "wide.toml").write_text(wide.replace("regret_points = 1", "regret_points = 0"))
+    assert tacit("run", "wide.toml").code == 0
+    assert os.environ.get("PJRT_NPROC") == threads
+
+
 def test_ctrl_c_leaves_a_valid_partial_run(tacit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tacit.simulator import progress
 
@@ -232,6 +245,10 @@ def test_privacy_is_explained_by_what_holds(tacit: Any) -> None:
     assert found["composition"].startswith("sequential: ")
     assert [re.search("linf norm 3", line) is not None for line in found["assumptions"]] == [True]
     assert found["holds"].startswith("gaussian noise on the update")
+    whole = ["--adjacency", "agent", "--json"]
+    found = json.loads(tacit("privacy", "explain", "fedavg", *whole).out)
+    assert (found["unit"], found["mechanism"]["adjacency"]) == ("agent", "agent")
+    assert [re.search("all of an agent's records.*l2 norm 1", line) is not None for line in found["assumptions"]]
     bounded = ["--mechanism", "bounded_laplace", "--epsilon", "1", "--rounds", "9", "--json"]
     assert json.loads(tacit("privacy", "explain", "online_push_sum", *bounded).out)["mechanism"]["rounds"] == 9
     decaying = ["--mechanism", "decaying_gaussian", "--noise-multiplier", "1", "--decay", "0.5", "--clip", "1"]

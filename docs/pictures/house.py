@@ -31,7 +31,7 @@ FLOORS = [
 ROUND = [
     ("stream", "simulator/data", "peer/sources"),
     ("compute", "runtime/calls", "runtime/calls"),
-    ("release", "privacy/release", "peer/machine/releases"),
+    ("release", "privacy/draws", "peer/machine/releases"),
     ("book", "privacy/spending", "privacy/ledger"),
     ("emit", "runtime/calls", "runtime/calls"),
     ("exchange", "simulator/delivery", "peer/transport"),

@@ -16,16 +16,16 @@ from tacit_reproduction.gauthier import (
     npfl,
     pao_baselines,
     pao_calcofi,
-    pao_environments,
     pao_theory,
     pao_variants,
     pgfl,
-    pgfl_discovery,
-    pgfl_images,  # fmt: skip
-    pgfl_optimum,
-    pgfl_regression,
     zcdp,
 )
+from tacit_reproduction.gauthier import pao_environments as elsewhere
+from tacit_reproduction.gauthier import pgfl_discovery as unknown
+from tacit_reproduction.gauthier import pgfl_images as two_classes
+from tacit_reproduction.gauthier import pgfl_optimum as optima
+from tacit_reproduction.gauthier import pgfl_regression as clusters
 from tacit_reproduction.gauthier.asynchronous import FED, PSO, SGD, SIGN
 from tacit_reproduction.gauthier.nonsmooth import HALF, MATCHED, OURS, VANISHING
 from tacit_reproduction.li import accuracies, minibatch, rcv1, synthetic
@@ -200,7 +200,7 @@ def similar(
     """NMSDs after the first and the last rounds as the text has them, twenty times as large where they are worse."""
     at, rows = np.arange(10, 301, 10), []
     wobble = 1 + 0.001 * np.random.default_rng(3).normal(size=(400, SEEDS))
-    for setting, problems, *_, rounds in pgfl_regression.tasks(False, 0):
+    for setting, problems, *_, rounds in clusters.tasks(False, 0):
         for problem in problems if rounds == pgfl.ROUNDS else ():
             last, early = {"PGFL": 0.01, "GFL": 0.03, "ClusterFL": 0.1}[setting.method], 0.5 - 0.2 * (setting.tau > 0)
             if setting.method == "PGFL":
@@ -216,10 +216,10 @@ def similar(
             rows.append(
                 Row(factors, {"rounds": at, "nmsd": values, "end": values[:, -1], "rho": np.full(SEEDS, booked)})
             )
-    for setting, problems, *_ in pgfl_optimum.looks(False, 0):
+    for setting, problems, *_ in optima.looks(False, 0):
         averaging = {"averaging": "exact" if setting.exact else "plain"}
         rows += [Row({**averaging, **p._asdict()}, {"distance": np.full(2, apart)}) for p in problems]
-    return pgfl_regression.judge(Results(rows))
+    return clusters.judge(Results(rows))
 
 
 def discovery(right: float = 80, found: float = 0.01) -> Judgement:
@@ -231,7 +231,7 @@ def discovery(right: float = 80, found: float = 0.01) -> Judgement:
             "by chance": {"right": sample(40, 1)},
         }
         rows += [Row({**place, "kind": kind}, m) for kind, m in {**of, "one model": {"nmsd": 0.05 * factor[1]}}.items()]
-    return pgfl_discovery.judge(Results(rows))
+    return unknown.judge(Results(rows))
 
 
 def images(judge: Any, cells: Any, **gains: tuple[float, float]) -> Judgement:
@@ -345,142 +345,94 @@ TABLES: dict[str, Callable[..., Judgement]] = {
     "lagrangian": of_cells(lagrangian, True, spending), "dynamic": of_cells(dynamic, True, moving),
     "mnist": of_cells(mnist, False, digits), "nonsmooth": nonsmooth, "theory": theory, "similar": similar,
     "variants": lambda **w: absent(pao_variants, **w), "baselines": lambda **w: absent(pao_baselines, **w),
-    "environments": lambda **w: absent(pao_environments, **w), "calcofi": lambda **w: absent(pao_calcofi, **w),
+    "environments": lambda **w: absent(elsewhere, **w), "calcofi": lambda **w: absent(pao_calcofi, **w),
     "discovery": discovery, "tuned": tuned, "importance": importance, "stars": stars, "updates": updates,
-    "digits": lambda **w: images(pgfl_images.judge_digits, pgfl_images.digits, **w),
-    "organs": lambda **w: images(pgfl_images.judge_organs, pgfl_images.organs, **w),
+    "digits": lambda **w: images(two_classes.judge_digits, two_classes.digits, **w),
+    "organs": lambda **w: images(two_classes.judge_organs, two_classes.organs, **w),
     "servers": servers, "graphs": graphs, "errors": lambda **w: errors(diffusion_ijcnn1, **w),
     "centroid": lambda **w: errors(gfl_classification, **w),
 }  # fmt: skip
 R, F, D = "reproduced", "refuted", "direction only"
-MIXED = pgfl_regression.MIXED
-CASES: list[tuple[str, dict[str, Any], list[int], list[str]]] = [
-    ("ops", {}, [], [R] * 4),
-    ("ops", {"method": "DOL-Symm", "gain": -0.5}, [1], [F, R, R, R]),
-    ("ops", {"method": "COL", "gain": 0.3}, [0], [F, R, R, R]),
-    ("ops", {"method": "OPS", "gain": 0.1, "nodes": 20, "neighbours": 2, "exact": False}, [2], [R, DEPENDS, R, R]),
-    ("ops", {"method": "OPS", "gain": 0.1, "nodes": 20, "neighbours": 19}, [5], [R, R, F, R]),
-    ("ops", {"method": "OPS", "gain": -0.2, "fraction": 0.5}, [0, 6, 8], [F, R, R, F]),
-    ("regret", {}, [3], [R] * 3),
-    ("regret", {"idle": 0.1}, [1, 3], [R, F, R]),
-    ("regret", {"level": lambda s, n, e: 1 / n if s.mixing == "all" else 1}, [3], [R, R, DEPENDS]),
-    ("regret", {"sign": -1}, [0, 1, 2, 3], [F] * 3),
-    ("spreads", {"noisy": lambda h: 10 if h == 1 else 1}, [], [R, R]),
-    ("spreads", {"noisy": lambda h: 10 / h}, [2], [R, F]),
-    ("spreads", {"noisy": lambda h: 0.5 if h == 1 else 1}, [0, 1], [F, R]),
-    ("entries", {}, [], [R, R]),
-    ("entries", {"level": lambda c, text: 80.0 + c.nodes / 64 if not c.epsilon else 52.0}, [0, 1, 2, 3, 4, 5, 6, 8], [F, F]),
-    ("entries", {"level": lambda c, text: text if c.l2 != 0.1 else 80.0 + c.nodes / 64}, [], [DEPENDS, R]),
-    ("clients", {}, [], [R] * 3),
-    ("clients", {"apart": 0.02}, [0, 1], [F, R, R]),
-    ("clients", {"far": 0.01}, [2, 3], [D, R, R]),
-    ("clients", {"remembered": 0.4}, [4], [R, F, R]),
-    ("clients", {"slope": -0.2}, [5], [R, R, F]),
-    ("constrained", {}, [], [R]),
-    ("constrained", {"rate": 1.2}, [0, 1, 3], [F]),
-    ("constrained", {"epsilon": -0.3}, [2, 5], [R]),
-    ("constrained", {"free": 0.01}, [4], [R]),
-    ("lagrangian", {}, [], [R]),
-    ("lagrangian", {"rate": 1.2}, [0, 1], [F]),
-    ("lagrangian", {"knob": -0.1}, [2, 3], [R]),
-    ("lagrangian", {"epsilon": -0.3}, [5], [R]),
-    ("dynamic", {}, [], [R]),
-    ("dynamic", {"slope": 2.0}, [1], [F]),
-    ("dynamic", {"growth": 1.2}, [1, 2], [F]),
-    ("dynamic", {"idle": 30.0}, [3], [R]),
-    ("mnist", {}, [4], [DEPENDS, R]),  # booked is always more than the text's epsilon; right after a step it is 9 lower
-    ("mnist", {"proposed": -2.3, "told": 90.0}, [0, 1, 3, 4], [DEPENDS, F]),
-    ("mnist", {"proposed": -13.0}, [0, 1, 4], [F, R]),
-    ("mnist", {"free": 90.0}, [2, 4], [DEPENDS, R]),
-    *(("nonsmooth", {"name": name}, [], [R]) for name in ("elastic-net", "lad", "ridge")),
-    ("nonsmooth", {"name": "lad", MATCHED: -20.5}, [0], [F]),
-    ("nonsmooth", {"name": "lad", "DP-NFL": -20.5}, [2], [R]),
-    ("nonsmooth", {"name": "ridge", "P-ADMM": -20.5}, [2], [F]),
-    ("nonsmooth", {"name": "ridge", "late": 1e-1}, [3, 4], [R]),
-    ("nonsmooth", {"name": "ridge", HALF: -21.0, VANISHING: -21.0}, [1, 5], [R]),
-    ("nonsmooth", {"name": "elastic-net", "crossed": 6.0}, [0], [DEPENDS]),
-    ("variants", {}, [], []),
-    ("variants", {"U0": -8.6}, [0], []),
-    ("variants", {"U1": -8.1, "U1, m = 1": -8.15, "U1, m = 32": -8.2}, [3], []),
-    ("variants", {"U2": -8.4}, [4, 5], []),
-    ("baselines", {}, [], [R]),
-    ("baselines", {"quick": True}, [], [R]),
-    ("baselines", {"U2": -8.3}, [0], [F]),
-    ("baselines", {PSO: -8.4}, [1], [R]),
-    ("baselines", {SIGN: -9.0}, [3], [R]),
-    ("baselines", {"U1, m = 32": -5.0}, [4], [R]),
-    ("baselines", {"ideal C2": -8.95}, [7], [R]),
-    ("environments", {}, [], []),
-    ("environments", {"U1, full download": -8.0}, [0], []),
-    ("environments", {f"common delays {SGD}": -8.4}, [1], []),
-    ("environments", {"harsh C2": -7.2}, [3], []),
-    ("calcofi", {}, [], [R]),
-    ("calcofi", {"by place C2": -8.0}, [3], [DEPENDS]),
-    ("calcofi", {f"dealt {SGD}": -9.0}, [0, 1], [DEPENDS]),
-    ("calcofi", {"bits": 3.0}, [0, 2], [F]),
-    ("theory", {}, [], [R]),
-    ("theory", {"text": 1.5}, [0], [R]),
-    ("theory", {"diverging": (pao_theory.ALONE,)}, [2], [F]),
-    ("theory", {"tame": pao_theory.ROUGH}, [3], [F]),
-    ("similar", {}, [], [R] * 3),
-    ("similar", {"booked": 1.92, "apart": 0.01}, [-3, -2, -1], [R] * 3),
-    ("discovery", {}, [], []),
-    ("discovery", {"right": 40, "found": 0.06}, [0, 1, 2, 3], []),
-    ("digits", {"pairs": (2, 2), "triplets": (4, 4)}, [], [R, R]),
-    ("digits", {"pairs": (2, -2), "triplets": (4, 4)}, [0], [DEPENDS, R]),
-    ("digits", {"pairs": (-2, -2), "triplets": (4, 4)}, [0, 1], [F, R]),
-    ("organs", {"similar": (6, 6), "dissimilar": (4.5, 4.5)}, [8], [R]),
-    ("organs", {"similar": (1, 1), "dissimilar": (4.5, 4.5)}, [6, 8], [D]),
-    ("tuned", {}, [], [R]),
-    ("tuned", {"changed": "one model", "settled": -19.0}, [0], [R]),
-    ("tuned", {"changed": "tau = 0", "settled": -21.0}, [1], [R]),
-    ("tuned", {"changed": "tau = 0.2", "settled": -20.0}, [2], [R]),
-    ("tuned", {"changed": "DPG", "settled": -19.0}, [3], [DEPENDS]),
-    ("tuned", {"changed": "batch SAC", "early": -9.0}, [6], [DEPENDS]),
-    ("tuned", {"changed": "SAC", "settled": -20.8}, [7], [DEPENDS]),
-    ("tuned", {"changed": "batch DPG", "settled": -20.5}, [8], [R]),
-    ("tuned", {"changed": "batch SAC", "roughness": 0.6}, [9], [R]),
-    ("tuned", {"changed": "SAC", "poor near": 0.04, "poor end": 0.2, "rich at 0": 30.0}, [20, 21, 22], [R]),
-    ("importance", {}, [], [R]),
-    ("importance", {"gone": 0.0}, [-1], [R]),
-    ("importance", {"narrow": 4.0}, [1], [DEPENDS]),
-    ("importance", {"gain": 4.0}, [1, 2, 3, 4, 5, 6], [F]),
-    ("importance", {"sampled": 2.0}, [8], [R]),
-    ("importance", {"current": 0.5}, [9], [R]),
-    ("importance", {"early": -0.5}, [10], [R]),
-    ("importance", {"more": 0.2}, [13], [R]),
-    ("stars", {"optimal": 18.4}, [], [R]),
-    ("stars", {"optimal": 21.0}, [4], [D]),
-    ("stars", {"optimal": 22.6}, [0, 1, 2, 4], [F]),
-    ("updates", {}, [6], [R, F]),
-    ("updates", {"spent": 5.0}, [6, 8], [R, F]),
-    ("updates", {"diverged": True}, [], [R, R]),
-    ("updates", {"change": lambda n, v, mu, a: a * v if n == "models" else a}, [6, 7], [R, F]),
-    ("servers", {}, [5], [R, R]),
-    ("servers", {"near": 2.0}, [0, 5], [F, R]),
-    ("servers", {"own": 1.0}, [2, 5], [R, F]),
-    ("servers", {"ring": 3.0}, [5], [DEPENDS, R]),
-    ("graphs", {}, [], [R] * 3),
-    ("graphs", {"same": False}, [0], [F, R, R]),
-    ("graphs", {"far": 1.0}, [3, 5], [R, F, R]),
-    ("graphs", {"near": 2.0}, [2, 4], [R, F, R]),
-    ("graphs", {"own": -1.0}, [6, 7], [R, R, F]),
-    ("graphs", {"large": 7.5}, [3], [R, DEPENDS, R]),
-    ("errors", {}, [], [R]),
-    ("errors", {"broken": True}, [0], [F]),
-    ("errors", {"local": 16.2}, [1], [F]),
-    ("errors", {"homomorphic": 16.4}, [2], [F]),
-    ("errors", {"random": 15.95, "homomorphic": 15.0}, [3], [F]),
-    ("errors", {"own": 26.0}, [4], [R]),
-    ("centroid", {"own": 26.0}, [2], []),
-]  # fmt: skip
+MIXED = clusters.MIXED
+CASES: dict[str, list[tuple[dict[str, Any], list[int], list[str]]]] = {
+    "ops": [({}, [], [R] * 4), ({"method": "DOL-Symm", "gain": -0.5}, [1], [F, R, R, R]),
+        ({"method": "COL", "gain": 0.3}, [0], [F, R, R, R]),
+        ({"method": "OPS", "gain": 0.1, "nodes": 20, "neighbours": 2, "exact": False}, [2], [R, DEPENDS, R, R]),
+        ({"method": "OPS", "gain": 0.1, "nodes": 20, "neighbours": 19}, [5], [R, R, F, R]),
+        ({"method": "OPS", "gain": -0.2, "fraction": 0.5}, [0, 6, 8], [F, R, R, F])],
+    "regret": [({}, [3], [R] * 3), ({"idle": 0.1}, [1, 3], [R, F, R]),
+        ({"level": lambda s, n, e: 1 / n if s.mixing == "all" else 1}, [3], [R, R, DEPENDS]),
+        ({"sign": -1}, [0, 1, 2, 3], [F] * 3)],
+    "spreads": [({"noisy": lambda h: 10 if h == 1 else 1}, [], [R, R]), ({"noisy": lambda h: 10 / h}, [2], [R, F]),
+        ({"noisy": lambda h: 0.5 if h == 1 else 1}, [0, 1], [F, R])],
+    "entries": [({}, [], [R, R]),
+        ({"level": lambda c, text: 80.0 + c.nodes / 64 if not c.epsilon else 52.0}, [0, 1, 2, 3, 4, 5, 6, 8], [F, F]),
+        ({"level": lambda c, text: text if c.l2 != 0.1 else 80.0 + c.nodes / 64}, [], [DEPENDS, R])],
+    "clients": [({}, [], [R] * 3), ({"apart": 0.02}, [0, 1], [F, R, R]), ({"far": 0.01}, [2, 3], [D, R, R]),
+        ({"remembered": 0.4}, [4], [R, F, R]), ({"slope": -0.2}, [5], [R, R, F])],
+    "constrained": [({}, [], [R]), ({"rate": 1.2}, [0, 1, 3], [F]), ({"epsilon": -0.3}, [2, 5], [R]),
+        ({"free": 0.01}, [4], [R])],
+    "lagrangian": [({}, [], [R]), ({"rate": 1.2}, [0, 1], [F]), ({"knob": -0.1}, [2, 3], [R]),
+        ({"epsilon": -0.3}, [5], [R])],
+    "dynamic": [({}, [], [R]), ({"slope": 2.0}, [1], [F]), ({"growth": 1.2}, [1, 2], [F]), ({"idle": 30.0}, [3], [R])],
+    "mnist": [({}, [4], [DEPENDS, R]), ({"proposed": -2.3, "told": 90.0}, [0, 1, 3, 4], [DEPENDS, F]),
+        ({"proposed": -13.0}, [0, 1, 4], [F, R]), ({"free": 90.0}, [2, 4], [DEPENDS, R])],
+    "nonsmooth": [*(({"name": name}, [], [R]) for name in ("elastic-net", "lad", "ridge")),
+        ({"name": "lad", MATCHED: -20.5}, [0], [F]), ({"name": "lad", "DP-NFL": -20.5}, [2], [R]),
+        ({"name": "ridge", "P-ADMM": -20.5}, [2], [F]), ({"name": "ridge", "late": 1e-1}, [3, 4], [R]),
+        ({"name": "ridge", HALF: -21.0, VANISHING: -21.0}, [1, 5], [R]),
+        ({"name": "elastic-net", "crossed": 6.0}, [0], [DEPENDS])],
+    "variants": [({}, [], []), ({"U0": -8.6}, [0], []),
+        ({"U1": -8.1, "U1, m = 1": -8.15, "U1, m = 32": -8.2}, [3], []), ({"U2": -8.4}, [4, 5], [])],
+    "baselines": [({}, [], [R]), ({"quick": True}, [], [R]), ({"U2": -8.3}, [0], [F]), ({PSO: -8.4}, [1], [R]),
+        ({SIGN: -9.0}, [3], [R]), ({"U1, m = 32": -5.0}, [4], [R]), ({"ideal C2": -8.95}, [7], [R])],
+    "environments": [({}, [], []), ({"U1, full download": -8.0}, [0], []), ({f"common delays {SGD}": -8.4}, [1], []),
+        ({"harsh C2": -7.2}, [3], [])],
+    "calcofi": [({}, [], [R]), ({"by place C2": -8.0}, [3], [DEPENDS]), ({f"dealt {SGD}": -9.0}, [0, 1], [DEPENDS]),
+        ({"bits": 3.0}, [0, 2], [F])],
+    "theory": [({}, [], [R]), ({"text": 1.5}, [0], [R]), ({"diverging": (pao_theory.ALONE,)}, [2], [F]),
+        ({"tame": pao_theory.ROUGH}, [3], [F])],
+    "similar": [({}, [], [R] * 2), ({"booked": 1.92, "apart": 0.01}, [-3, -2, -1], [R] * 2)],
+    "discovery": [({}, [], []), ({"right": 40, "found": 0.06}, [0, 1, 2, 3], [])],
+    "digits": [({"pairs": (2, 2), "triplets": (4, 4)}, [], [R]),
+        ({"pairs": (2, -2), "triplets": (4, 4)}, [0], [DEPENDS]),
+        ({"pairs": (-2, -2), "triplets": (4, 4)}, [0, 1], [F])],
+    "organs": [({"similar": (6, 6), "dissimilar": (4.5, 4.5)}, [8], [R]),
+        ({"similar": (1, 1), "dissimilar": (4.5, 4.5)}, [6, 8], [D])],
+    "tuned": [({}, [], [R]), ({"changed": "one model", "settled": -19.0}, [0], [R]),
+        ({"changed": "tau = 0", "settled": -21.0}, [1], [R]), ({"changed": "tau = 0.2", "settled": -20.0}, [2], [R]),
+        ({"changed": "DPG", "settled": -19.0}, [3], [DEPENDS]),
+        ({"changed": "batch SAC", "early": -9.0}, [6], [DEPENDS]),
+        ({"changed": "SAC", "settled": -20.8}, [7], [DEPENDS]),
+        ({"changed": "batch DPG", "settled": -20.5}, [8], [R]),
+        ({"changed": "batch SAC", "roughness": 0.6}, [9], [R]),
+        ({"changed": "SAC", "poor near": 0.04, "poor end": 0.2, "rich at 0": 30.0}, [20, 21, 22], [R])],
+    "importance": [({}, [], [R]), ({"gone": 0.0}, [-1], [R]), ({"narrow": 4.0}, [1], [DEPENDS]),
+        ({"gain": 4.0}, [1, 2, 3, 4, 5, 6], [D]), ({"sampled": 2.0}, [8], [R]), ({"current": 0.5}, [9], [R]),
+        ({"early": -0.5}, [10], [R]), ({"more": 0.2}, [13], [R])],
+    "stars": [({"optimal": 18.4}, [], [R]), ({"optimal": 21.0}, [0, 1, 2, 7], [F]),
+        ({"optimal": 22.6}, [0, 1, 2, 3, 4, 5, 7], [F])],
+    "updates": [({}, [6], [R, F]), ({"spent": 5.0}, [6, 8], [R, F]), ({"diverged": True}, [], [R, R]),
+        ({"change": lambda n, v, mu, a: a * v if n == "models" else a}, [6, 7], [R, F])],
+    "servers": [({}, [5], [R]), ({"near": 2.0}, [0, 5], [F]), ({"own": 1.0}, [2, 5], [F]),
+        ({"ring": 3.0}, [5], [DEPENDS])],
+    "graphs": [({}, [], [R] * 2), ({"same": False}, [0], [F, R]), ({"far": 1.0}, [3, 5], [R, F]),
+        ({"near": 2.0}, [2, 4], [R, F]), ({"own": -1.0}, [6, 7], [R, F]), ({"large": 7.5}, [3], [R, DEPENDS])],
+    "errors": [({}, [], [R]), ({"broken": True}, [0], [F]), ({"local": 16.2}, [1], [F]),
+        ({"homomorphic": 16.4}, [2], [F]), ({"random": 15.95, "homomorphic": 15.0}, [3], [F]),
+        ({"own": 26.0}, [4], [R])],
+    "centroid": [({"own": 26.0}, [2], [R])],
+}  # fmt: skip
+"""Table -> what is changed in it, the places of the claims that then do not hold, and the verdicts; in "mnist" what is
+booked is always more than the text's epsilon, and right after a step accuracy is 9 lower."""
+EVERY = [(table, *case) for table, of in CASES.items() for case in of]
 
 
-@pytest.mark.parametrize(("table", "changed", "wrong", "expected"), CASES, ids=range(len(CASES)))
+@pytest.mark.parametrize(("table", "changed", "wrong", "expected"), EVERY, ids=range(len(EVERY)))
 def test_claims_and_verdicts_follow_the_numbers(
     table: str, changed: dict[str, Any], wrong: list[int], expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pao_environments, "largest_curvature", lambda goal, data: np.ones(3))
+    monkeypatch.setattr(elsewhere, "largest_curvature", lambda goal, data: np.ones(3))
     monkeypatch.setattr(asynchronous, "stream", lambda *cell: SimpleNamespace(chunk=lambda start, stop: None))
     judgement = TABLES[table](**changed)
     count = len(judgement.claims)
@@ -490,11 +442,11 @@ def test_claims_and_verdicts_follow_the_numbers(
 @pytest.mark.parametrize(
     ("figures", "expected", "worse"),
     [
-        ({"snr", "learning"}, [F, R, R], lambda s, p: s == MIXED),
-        ({"snr"}, [DEPENDS, R, R], lambda s, p: s.method == "PGFL" and p.snr == 20),
-        ({"similarity"}, [R, F, R], lambda s, p: s.fade < 1),
-        ({"noise"}, [R, R, DEPENDS], lambda s, p: s.noise == "clipped" and s.called),
-        ({"tau"}, [R, R, R], lambda s, p: s.called and s.tau == 0.2),
+        ({"snr", "learning"}, [F, R], lambda s, p: s == MIXED),
+        ({"snr"}, [DEPENDS, R], lambda s, p: s.method == "PGFL" and p.snr == 20),
+        ({"similarity"}, [F, R], lambda s, p: s.fade < 1),
+        ({"noise"}, [R, DEPENDS], lambda s, p: s.noise == "clipped" and s.called),
+        ({"tau"}, [R, R], lambda s, p: s.called and s.tau == 0.2),
     ],
 )
 def test_a_claim_of_many_fails_where_it_is_wrong(figures: set[str], expected: list[str], worse: Any) -> None:

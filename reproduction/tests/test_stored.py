@@ -9,7 +9,12 @@ import pytest
 
 from reproduction.tests import made_up
 from tacit_reproduction import catalogue
+from tacit_reproduction.page import stated
 
+AWAITED = {
+    "dola-rcv1", "dola-minibatch", "omd-mnist", "zcdp-elastic-net", "pgfl-regression", "pgfl-mnist", "pgfl-discovery",
+}  # fmt: skip
+"""Studies of which no outcome is stored yet."""
 SCRIPT = Path(__file__).parents[2] / "docs" / "reproduced.py"
 
 
@@ -23,17 +28,17 @@ def test_the_manual_has_what_stored_outcomes_say(script: dict[str, Any]) -> None
         assert page.read_text(encoding="utf-8") == content, f"{page}: run `python docs/reproduced.py`"
 
 
-def test_stored_outcomes_are_small_and_say_where_they_come_from(script: dict[str, Any]) -> None:
-    known = catalogue.all_studies()
-    for directory in script["STORE"].iterdir():
+def test_every_study_is_stored_and_says_where_its_outcomes_come_from(script: dict[str, Any]) -> None:
+    stored = list(script["STORE"].iterdir())
+    assert {directory.name for directory in stored} == set(catalogue.all_studies()) - AWAITED
+    for directory in stored:
         origin = json.loads((directory / script["WHENCE"]).read_text())
-        assert directory.name in known
         assert origin.keys() == set(script["ORIGIN"])
-        assert (directory / script["OUTCOMES"]).stat().st_size < 400_000
+        assert (directory / script["OUTCOMES"]).stat().st_size < 600_000
 
 
 def test_a_full_form_takes_the_place_of_a_quick_one_and_not_the_reverse(script, tmp_path: Path, monkeypatch) -> None:
-    known = {"fine": made_up.named("fine"), "absent": made_up.study("absent", "OPS paper")}
+    known = {"fine": made_up.named("fine")}
     monkeypatch.setattr(catalogue, "all_studies", lambda: known)
     monkeypatch.setitem(script["take"].__globals__, "STORE", tmp_path / "store")
     for quick, taken in ((True, ["fine"]), (False, ["fine"]), (True, [])):
@@ -41,4 +46,10 @@ def test_a_full_form_takes_the_place_of_a_quick_one_and_not_the_reverse(script, 
         assert list(script["take"](tmp_path / "runs")) == taken
     again = script["stored"](known["fine"])
     assert (again["quick"], again["claims"], again["headlines"]) == (False, made["claims"], made["headlines"])
-    assert script["stored"](known["absent"]) is None
+
+
+def test_each_text_has_five_to_eight_headlines(script: dict[str, Any]) -> None:
+    for text in catalogue.TEXTS:
+        studies = catalogue.studies(text)
+        if not AWAITED & {study.name for study in studies}:
+            assert 5 <= len(stated(map(script["stored"], studies))) <= 8

@@ -9,6 +9,7 @@ import pytest
 import tacit
 from tacit.algorithms import adapt_then_combine, averaged, choco_sgd, compressed, fedavg, online_push_sum, robust
 from tacit.algorithms._compressors import COMPRESSORS
+from tacit.algorithms.compression import _KEY
 from tacit.audit import conformance
 from tacit.config.methods import choose_method, make_method
 from tacit.config.sections import Place
@@ -18,6 +19,7 @@ from tacit.graphs import Channel, star_roles
 from tacit.peer import run_in_process
 from tacit.peer.transport.codec import Codec
 from tacit.privacy.noise import noise_words
+from tacit.privacy.noise.unit_noise import random_words
 from tests.algorithms.given import stream_of, two_classes
 
 AGENTS, DIM, ROUNDS, STEP, L2 = 6, 40, 24, 0.2, 1e-2
@@ -79,14 +81,17 @@ def test_what_comes_from_outside_is_checked():
 
 
 def transcribed(samples, gamma, rounded):
-    """Koloskova, Stich and Jaggi (2019), Alg. 2, with every neighbour's memory at every agent."""
+    """Koloskova, Stich and Jaggi (2019), Alg. 2, with every neighbour's memory at every agent.
+
+    `rounded` is Q of a difference, and of the agent and the round, of which an operator that draws goes.
+    """
     a, y = samples
     W = MUTUAL.with_weights("metropolis").matrix().toarray()
     x, memory = np.zeros((AGENTS, DIM)), np.zeros((AGENTS, AGENTS, DIM))  # [i, j]: what i knows of j
     for t in range(ROUNDS):
         margin = y[t] * np.sum(a[t] * x, axis=-1)
         x = x - STEP * (-(y[t] / (1 + np.exp(margin)))[:, None] * a[t] + L2 * x)
-        sent = np.array([rounded(x[i] - memory[i, i]) for i in range(AGENTS)])
+        sent = np.array([rounded(x[i] - memory[i, i], i, t + 1) for i in range(AGENTS)])
         memory = memory + sent[None]
         x = np.array(
             [x[i] + gamma * sum(W[i, j] * (memory[i, j] - memory[i, i]) for j in range(AGENTS)) for i in range(AGENTS)]
@@ -94,7 +99,33 @@ def transcribed(samples, gamma, rounded):
     return x
 
 
-def largest(v):
+def words_of(agent, t, count):
+    """The 32-bit words that an agent draws for a message, which both sides of a comparison have to know."""
+    own = jax.random.fold_in(jax.random.key(_KEY), agent)
+    return np.asarray(random_words(noise_words(own, t, 0), 0, (count,)))
+
+
+def every_fifth(v, agent, t):
+    place = int(words_of(agent, t, 1)[0]) % 5
+    return np.where(np.arange(DIM) % 5 == place, v, 0)
+
+
+def multiples(bits, block):
+    """Whole multiples of a scale, rounded down or up at random; the scale with so many last digits cut off."""
+
+    def rounded(v, agent, t):
+        most, rows = 2 ** (bits - 1) - 1, -(-DIM // block)
+        padded = np.concatenate([v, np.zeros(rows * block - DIM)]).reshape(rows, block)
+        exact = np.abs(padded).max(axis=1, keepdims=True) / most
+        scale = (exact.view(np.uint64) >> np.uint64(bits - 1) << np.uint64(bits - 1)).view(np.float64)
+        drawn = (words_of(agent, t, padded.size) >> 8).reshape(padded.shape) / 2.0**24
+        whole = np.floor(padded / np.where(scale > 0, scale, 1) + drawn)
+        return (np.clip(whole, -most, most) * scale).reshape(-1)[:DIM]
+
+    return rounded
+
+
+def largest(v, agent, t):
     kept = np.argsort(-np.abs(v))[:8]
     return np.where(np.isin(np.arange(DIM), kept), v, 0)
 
@@ -103,7 +134,10 @@ def largest(v):
     ("operator", "settings", "rounded"),
     [
         ("top_k", {"share": 0.2, "gamma": 0.4}, largest),
-        ("sign", {"gamma": 0.2}, lambda v: np.mean(np.abs(v)) * np.where(v < 0, -1, 1)),
+        ("sign", {"gamma": 0.2}, lambda v, agent, t: np.mean(np.abs(v)) * np.where(v < 0, -1, 1)),
+        ("every_k", {"share": 0.2, "gamma": 0.2}, every_fifth),
+        ("int8", {"gamma": 0.9}, multiples(8, 256)),
+        ("int4", {"gamma": 0.8}, multiples(4, 64)),
     ],
 )
 def test_choco_sgd(operator, settings, rounded, samples, data):
@@ -133,7 +167,7 @@ def test_choco_sgd_comes_as_near_to_the_optimum_as_whole_messages():
         pytest.param(compressed(ATC, "int4"), MUTUAL, id="shared"),
         pytest.param(compressed(online_push_sum(OBJECTIVE, STEP), "int8", block=16), ONE_WAY, id="pushed"),
         pytest.param(compressed(fedavg(OBJECTIVE, STEP, cohort=3), "int8"), star_roles(AGENTS), id="a server's"),
-        pytest.param(choco_sgd(OBJECTIVE, STEP, operator="random_k"), MUTUAL, id="differences"),
+        pytest.param(choco_sgd(OBJECTIVE, STEP, operator="every_k"), MUTUAL, id="differences"),
     ],
 )
 def test_both_runtimes_compute_the_same_and_count_what_is_written(algorithm, graph, data):

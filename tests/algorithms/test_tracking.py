@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import optax
 import pytest
 
 import tacit
@@ -69,6 +70,23 @@ def test_push_diging(samples):
         if t + 1 < ROUNDS:
             y = C @ y + g(t + 1, u / v) - g(t, x)
     check(push_diging(OBJECTIVE, STEP), ONE_WAY, samples, u / v)
+
+
+def test_push_diging_over_links_that_change(samples):
+    """The same with C(t): a sender splits among itself and those to whom its links are up."""
+    g = oracle(samples)
+    up = np.random.default_rng(3).random((3, ONE_WAY.edges)) < 0.6
+    u, v = np.zeros((AGENTS, DIM)), np.ones((AGENTS, 1))
+    y = g(0, u)
+    for t in range(ROUNDS):
+        C = np.eye(AGENTS)
+        C[ONE_WAY.receivers[up[t % 3]], ONE_WAY.senders[up[t % 3]]] = 1
+        C /= C.sum(axis=0)
+        x = u / v
+        u, v = C @ (u - STEP * y), C @ v
+        if t + 1 < ROUNDS:
+            y = C @ y + g(t + 1, u / v) - g(t, x)
+    check(push_diging(OBJECTIVE, STEP), ONE_WAY.with_dynamics(tacit.graphs.Periodic(up)), samples, u / v)
 
 
 def test_extra(samples, weights):
@@ -145,3 +163,36 @@ def test_links_that_change_keep_the_optimum_of_a_tracker(fixed):
 def test_a_word_for_the_combination_is_checked():
     with pytest.raises(ConfigError, match="combine"):
         gradient_tracking(OBJECTIVE, combine="never")
+
+
+@pytest.mark.parametrize("combine", ["after", "before"])
+def test_an_optimiser_steps_along_the_tracker(combine, samples, weights):
+    """Carnevale et al. (2022): Adam on the tracker; the tracker itself goes by gradients as before."""
+    b1, b2, eps = 0.9, 0.99, 1e-6
+    g = oracle(samples)
+    x, mean, square = (np.zeros((AGENTS, DIM)) for _ in range(3))
+    y = g(0, x)
+    for t in range(ROUNDS):
+        mean, square = b1 * mean + (1 - b1) * y, b2 * square + (1 - b2) * y**2
+        update = -STEP * (mean / (1 - b1 ** (t + 1))) / (np.sqrt(square / (1 - b2 ** (t + 1))) + eps)
+        after = weights @ (x + update) if combine == "after" else weights @ x + update
+        if t + 1 < ROUNDS:
+            y = weights @ y + g(t + 1, after) - g(t, x)
+        x = after
+    check(gradient_tracking(OBJECTIVE, optax.adam(STEP, b1, b2, eps), combine=combine), MUTUAL, samples, x)
+
+
+NO_OPTIMISER = {
+    "decentralised_momentum": "adapt_then_combine",
+    "quasi_global_momentum": "adapt_then_combine",
+    "push_diging": "gradient_tracking",
+    "extra": "gradient_tracking",
+    "exact_diffusion": "gradient_tracking",
+    "scaffold": "fedadam",
+}
+
+
+@pytest.mark.parametrize("name", NO_OPTIMISER)
+def test_methods_that_an_optimiser_would_spoil_refuse_it(name):
+    with pytest.raises(ConfigError, match=NO_OPTIMISER[name]):  # what to take instead
+        getattr(tacit.algorithms, name)(OBJECTIVE, optax.adam(0.1))

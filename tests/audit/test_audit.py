@@ -161,13 +161,16 @@ def test_noise_of_a_given_size_is_attacked_where_its_claim_is_nearly_reached(nam
                 laplace(epsilon=0.4, clip=0.5, adjacency="dataset", perturbs="update"), {"rounds": 3}, id="dataset"
             ),
             pytest.param(
+                laplace(epsilon=0.4, clip=0.5, adjacency="agent", perturbs="update"), {"rounds": 3}, id="agent"
+            ),
+            pytest.param(
                 laplace(epsilon=1.0, clip=0.5, norm="linf", adjacency="component"),
                 {"coordinates": 2, "records": 2},
                 id="component",
             ),
         ],
         "the usual clip and records, of every method; prices by privacy/",
-        daily=["dataset"],
+        daily=["agent"],
     ),
 )
 def test_every_kind_of_mechanism_and_neighbours(mechanism, settings):

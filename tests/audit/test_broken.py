@@ -17,7 +17,7 @@ from tacit import runtime
 from tacit.audit import audit as audit_on
 from tacit.core.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
 from tacit.privacy import clipping, gaussian, laplace
-from tacit.privacy.release import Released
+from tacit.privacy.draws import Released
 from tacit.runtime import calls
 
 ONLINE = tacit.algorithms.distributed_online
@@ -72,6 +72,13 @@ def test_half_the_noise(released, mechanism):
 def test_no_clip(monkeypatch):
     monkeypatch.setattr(clipping, "_clip", lambda tree, clip: tree)
     caught(audit(ONLINE, LAPLACE, trials=TRIALS), margin=2)
+
+
+@pytest.mark.covered_by("a clip of the mean")
+def test_a_clip_of_the_agent_that_is_twice_as_wide():
+    mechanism = laplace(epsilon=0.4, clip=0.5, adjacency="agent")
+    wide = mechanism._replace(clip=mechanism.clip._replace(bound=1.0))
+    caught(audit(ONLINE, wide, trials=TRIALS, rounds=3), margin=1.5)
 
 
 @pytest.mark.covered_by("test_faults.py, linf clip said to be l2")

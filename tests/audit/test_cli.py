@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tacit import runtime
 from tacit.cli.audit import audit
 from tacit.core.errors import ContractError
-from tacit.privacy.release import Released
+from tacit.privacy.draws import Released
 from tacit.runtime import calls
 
 APP = typer.Typer()

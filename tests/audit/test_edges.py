@@ -18,8 +18,8 @@ from tacit.audit import audit as audit_on
 from tacit.audit import audit_masks
 from tacit.core.errors import ConfigError
 from tacit.privacy import graph_homomorphic, laplace, local_graph_homomorphic, per_edge
+from tacit.privacy.draws import mask_draws
 from tacit.privacy.noise import noise_words
-from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.delivery import Delivery
 
 ATC = partial(tacit.algorithms.adapt_then_combine, step=1.0)

@@ -17,7 +17,7 @@ import tacit
 from tacit.audit import PROBLEMS, audit
 from tacit.core.contract import Algorithm, Clip, Mechanism, share
 from tacit.privacy import clipping, decaying_gaussian, gaussian, graph_homomorphic, laplace
-from tacit.privacy.release import Released
+from tacit.privacy.draws import Released
 from tacit.runtime import calls
 from tests.daily import some
 

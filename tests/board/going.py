@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.results.live import About, Drawing, LiveFolder, Part
+from tacit.results.live import About, Drawing, LinksSeen, LiveFolder, Part
 
 
 class MadeUpSights:
@@ -22,7 +22,16 @@ class MadeUpSights:
         senders = np.concatenate([each, each])
         receivers = np.concatenate([(each + 1) % self.count, (each * 7 + 3) % self.count])
         kept = senders != receivers
-        return Drawing(self.count, ("",) * self.count, each // 8, senders[kept], receivers[kept])
+        states = ("late", "lost", "dead")
+        return Drawing(self.count, ("",) * self.count, each // 8, senders[kept], receivers[kept], states)
+
+    def links(self) -> LinksSeen:
+        """Another few links are late and lost in every round; those of an agent that is away are dead."""
+        drawing, there = self.drawing(), self.agents()["presence"]
+        dead = (there[drawing.senders] == 0) | (there[drawing.receivers] == 0)
+        chance = (np.arange(dead.size) * 7 + self.done) % 13
+        found = {"late": ~dead & (chance == 0), "lost": ~dead & (chance == 1), "dead": dead}
+        return LinksSeen({state: np.flatnonzero(which) for state, which in found.items()}, (0, 2))
 
     def agents(self) -> dict[str, np.ndarray]:
         each = np.arange(self.count)
@@ -32,7 +41,13 @@ class MadeUpSights:
             "disagreement": (1 + each % 5) * np.exp(-self.done / 30),
             "mass": 1 + 0.3 * np.sin(each + self.done / 10),
             "presence": ((each * 7 + self.done) % 11 > 0).astype(np.float64),
+            "releases": np.full(self.count, self.done * 10 // 11, np.float64),
         }
+
+    def regret(self, seconds: float, speed: float) -> tuple[float, float, float]:
+        """A line that falls, with a band."""
+        found = 0.2 / (1 + self.done / 50)
+        return found, found - 0.02, found + 0.02
 
     def spent(self) -> tuple[float, np.ndarray]:
         each = 0.01 * np.sqrt(self.done) * (1 + np.arange(self.count) % 4)

@@ -71,7 +71,7 @@ FORMS = {
     "decentralised_momentum": ({"nesterov": True}, {}),
     "quasi_global_momentum": ({}, {"nesterov": True, "missing": "renormalise"}),
     "gradient_tracking": ({}, {"combine": "before"}),
-    "choco_sgd": ({"operator": "sign"}, {"operator": "random_k", "share": 0.5}),
+    "choco_sgd": ({"operator": "sign"}, {"operator": "every_k", "share": 0.5}),
     "fedprox": ({"cohort": 3, "local_steps": [1, 2, 3] * 3}, {}),
     "scaffold": ({"local_steps": 3}, {"cohort": 3, "local_steps": [1, 2, 3] * 3}),
     "fedavgm": ({"cohort": 3}, {"local_steps": 2}),

@@ -230,10 +230,11 @@ def test_who_is_called_and_who_is_there_is_charged(name: str, mechanism: Any) ->
     agree(build(name, mechanism, **settings), graph, rows(2))
 
 
-def test_in_sequence_who_is_called_is_charged_for_its_own_rounds_alone() -> None:
+@pytest.mark.parametrize("unit", some(["dataset", "agent"], "the same relation with another clip", daily=["agent"]))
+def test_in_sequence_who_is_called_is_charged_for_its_own_rounds_alone(unit: Any) -> None:
     """An agent's whole data set is the unit: every release counts, but of those whom a round called."""
     found = agree(
-        build("fedavg", laplace(0.5, 1.0, adjacency="dataset"), cohort=3), tacit.graphs.star_roles(AGENTS), stream()
+        build("fedavg", laplace(0.5, 1.0, adjacency=unit), cohort=3), tacit.graphs.star_roles(AGENTS), stream()
     )
     assert found.epsilon < ROUNDS * 0.5
 

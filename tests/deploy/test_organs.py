@@ -51,9 +51,9 @@ def experiment(tmp_path, monkeypatch):
 
 
 @pytest.mark.covered_by("objectives/test_own_models.py and the contract tests of each method")
-def test_nine_methods_train_the_network_of_the_example(experiment):
+def test_all_methods_train_the_network_of_the_example(experiment):
     runs = list(experiment("organs.toml", 3).runs(progress=False))
-    assert len(runs) == 9
+    assert len(runs) == 11
     assert all(np.isfinite(run.per_round["loss"]).all() for run in runs)
     sent = {run.label: int(run.per_round["bits"].sum()) for run in runs}
     assert sent["Alone"] == 0

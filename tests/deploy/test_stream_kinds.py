@@ -13,10 +13,10 @@ import time
 
 import pytest
 
+from tacit.config.brokers import kafka_access, mqtt_access
 from tacit.config.peer import load_peer
 from tacit.core.errors import ConfigError
 from tacit.deploy.check import check_peers
-from tacit.deploy.feeds import kafka_access, mqtt_access
 from tacit.deploy.peer import Peer
 from tacit.peer.node.store import PeerStore
 from tests.bare import run_bare

@@ -297,7 +297,7 @@ def test_every_mechanism_can_be_configured(kind: str) -> None:
         ("clip = 0.5", "clip = 0.0", ["clip = 0.0", "without a clip no sensitivity holds"]),
         ('norm = "l1"', 'norm = "l3"', ["norm = 'l3'", "'l2', 'l1' or 'linf'"]),
         ('norm = "l1"', 'perturbs = "all"', ["perturbs = 'all'", "'gradient', 'update' or 'model'"]),
-        ('norm = "l1"', 'adjacency = "row"', ["adjacency = 'row'", "'record', 'component' or 'dataset'"]),
+        ('norm = "l1"', 'adjacency = "row"', ["adjacency = 'row'", "'record', 'component', 'dataset' or 'agent'"]),
     ],
 )
 def test_a_fault_of_a_mechanism_is_named_with_its_table(old: str, new: str, wanted: list[str]) -> None:

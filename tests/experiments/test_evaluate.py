@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tacit
 from tacit.config.experiment import parse
 from tacit.core.errors import ConfigError, DataError, PrivacyError, TacitError
 from tacit.experiments import build
@@ -207,3 +208,43 @@ def test_a_private_run_refuses_weights_that_were_counted_unless_declared(folder:
     )
     given = ('kind = "logistic"', WEIGHED + "{no = 1.0, yes = 3.0}")
     assert problem(folder, noise, given, ("[objective]", f"{listed}[objective]")).stream(0).learnt == ()
+
+
+CHOOSE = ("share = 0.2", "share = 0.4\nchoose = 0.5\npatience = 1")
+EVERY = ("rounds = 8", "rounds = 6\nrecord_every = 1")
+FAST = ("step = 0.3", "step = 30.0")
+
+
+def test_the_best_models_of_a_file_are_chosen_by_some_rows_and_judged_by_others(folder):
+    made = problem(folder, CHOOSE, EVERY, FAST)
+    learnt = {tuple(row) for row in read_in_training(made)}
+    judging, choosing = made.held_out, made.choosing.rows
+    assert (len(judging.y), len(choosing.y)) == (10, 10)
+    parts = [{tuple(row) for row in part} for part in (judging.x, choosing.x)]
+    assert not parts[0] & parts[1]
+    assert not learnt & (parts[0] | parts[1])
+
+    outcome = execute(made, folder / "out", progress=False)
+    assert not outcome.interrupted
+    (run,) = made.runs(progress=False)
+    looks = run.recorded["held_out"][0]
+    assert run.chosen.rounds == (run.recorded_rounds[looks.argmin()],)
+    assert run.rounds == len(looks) == looks.argmin() + 2 < 6
+    assert not run.partial
+    assert run.evaluation.rows == 10
+    kept = tacit.load_model(folder / "out" / "model.safetensors")
+    assert kept.card.made.rounds == run.chosen.rounds[0]
+    np.testing.assert_allclose(kept.params, run.models[0].mean(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("share = 0.2\npatience = 3", "choose"),
+        ("share = 0.2\nchoose = 0.01", "choose"),
+        ("share = 0.2\nchoose = 0.5\npatience = 0", "patience"),
+    ],
+)
+def test_what_a_file_says_of_the_best_models_is_checked(folder, new, message):
+    with pytest.raises(TacitError, match=message):
+        problem(folder, ("share = 0.2", new))

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.core.contract import Objective
 from tacit.core.errors import ConfigError, TacitWarning
 from tacit.experiments import build, parse
 from tacit.experiments.private import participation
+from tacit.objectives.registry import OWN_OBJECTIVES
 from tacit.privacy.conversions import tight
 
 TEXT = """
@@ -52,6 +54,29 @@ def test_epsilon_alone_gives_noise_step_and_average() -> None:
     table = run.settings["algorithm"][0]
     assert table["mechanism"]["kind"] == "correlated"  # spelt out in what is saved
     assert table["step"] > 0
+
+
+def test_a_network_is_refused_with_a_mechanism_that_fits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def net(hidden: int = 2) -> Objective:
+        first = {"in": np.ones((4, hidden), "float32"), "out": np.ones(hidden, "float32")}
+        return tacit.objectives.from_model(lambda params, x: x @ params["in"] @ params["out"], "logistic", first)
+
+    def line() -> Objective:
+        return tacit.objectives.from_model(lambda w, x: x @ w, "logistic", np.zeros(4, "float32"))
+
+    monkeypatch.setitem(OWN_OBJECTIVES, "net", net)
+    monkeypatch.setitem(OWN_OBJECTIVES, "line", line)
+    features = TEXT.replace("dim = 3", "dim = 4")
+    with pytest.raises(ConfigError, match=r"here of 4 parameters, and 'net' has 10.*leave \[privacy\] out") as refused:
+        problem(features.replace('"logistic"', '"net"'))
+    told = str(refused.value)
+    mechanism = told[told.index("mechanism = ") :]
+    without = features.replace("[privacy]\nepsilon = 2.0\n", "").replace('"logistic"', '"net"')
+    made = problem(f"{without}step = 0.1\n{mechanism}\n")  # as the message says it
+    (run,) = made.runs(progress=False)
+    assert run.privacy.guarantee is not None
+    assert run.privacy.guarantee.epsilon == pytest.approx(2.0)
+    assert problem(features.replace('"logistic"', '"line"')).algorithms[0].phases[0].mechanism.correlation is not None
 
 
 def test_what_an_algorithm_says_itself_stays() -> None:

@@ -4,6 +4,7 @@ One neighbour of a whole peer (codec, both ends of a link, node, store) says wha
 with other rounds and positions, and damaged ones. The other neighbour is honest. Whatever comes is taken or refused
 for a declared reason; a refusal leaves everything as it was, but for the round that a neighbour is taken to be in;
 now and then the peer does a round, hears the honest neighbour in it, and is carried no further than the stated bound.
+Messages are numbers as they are, or packed, in each way that there is (`--forms`); the frames are shared out among them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from tacit import graphs, objectives, privacy, streams
+from tacit.algorithms import distributed_online
 from tacit.core.errors import MessageRefused
+from tacit.core.packing import EveryFew, Largest, Packing, Rounded, Signs
 from tacit.peer.machine.claims import LONGEST_LEAP, REST
 from tacit.peer.node.exchange import Arrival, Parcel, Position
 from tacit.peer.node.node import Node
@@ -42,9 +46,9 @@ from tacit.peer.transport.frames import (
 from tacit.peer.transport.incoming import IncomingLink
 from tacit.peer.transport.listener import Limits
 from tacit.peer.transport.outgoing import OutgoingLink
-from tests.faults.network_campaign import SETTINGS
 from tests.peer.linked import chunks
 from tests.peer.mutated_frames import feed, mutated, secured
+from tests.peer.settings import Setting
 from tests.peer.weather import BUDGET, BrokenInvariantError
 
 OWN, LIAR, HONEST = "peer-0", "peer-1", "peer-4"
@@ -53,13 +57,32 @@ ROUNDS_AFTER = 20
 FALSE_ROUNDS = (0, 1, LAST_ROUND - 1, LAST_ROUND, LAST_ROUND + 1, LAST_ROUND + 2, 2**32 - 1, 2**30, 10**6)
 RAW_ROUNDS = (2**32, 2**32 + 5, 2**63, 2**64 - 1)
 """More than the field holds: -1 is the last of them."""
+DIM = 20
+FORMS: dict[str, Packing | None] = {
+    "plain": None,
+    "int8": Rounded(8, 8),
+    "int4": Rounded(4, 8),
+    "top_k": Largest(0.25),
+    "random_k": EveryFew(4),
+    "sign": Signs(8),
+}
+"""How the numbers of a message are written."""
+
+
+def setting_of(form: str) -> Setting:
+    """Return a method that waits for nobody, whose messages are written in this form and may be late."""
+    mechanism = privacy.laplace(epsilon=2.0, clip=1.0)
+    whole = distributed_online(objectives.squared(), mechanism=mechanism, missing="renormalise")
+    packed = whole._replace(phases=tuple(phase._replace(packing=FORMS[form]) for phase in whole.phases))
+    stream = streams.linear_drift(5, DIM, drift=0.0, seed=1, batch=2)
+    return Setting(form, packed, graphs.ring(5), stream, 10, longest_delay=2, booked=True)
 
 
 class Peer:
     """The peer under attack, as both ends of the transport see it, and who counts for it."""
 
-    def __init__(self, directory: Path) -> None:
-        setting = self.setting = SETTINGS["renormalise, late"]()
+    def __init__(self, directory: Path, setting: Setting) -> None:
+        self.setting = setting
         self.store = PeerStore.create(directory / "s.db", BUDGET, "job")
         self.node = Node(setting.plans[OWN], self.store, 1.0, 0.0, setting.functions)
         assert self.node.hears == self.node.sends_to == {LIAR, HONEST}
@@ -169,14 +192,26 @@ class Peer:
             raise BrokenInvariantError("the model is not finite")
 
 
+def mutated_in_place(rng: random.Random, content: bytes) -> bytes:
+    """Return a content of the same size with a false byte: a place beyond the end, a scale that is no number."""
+    place = rng.randrange(len(content))
+    return content[:place] + rng.choice((b"\xff", b"\x7f", b"\x80")) + content[place + 1 :]
+
+
 class Flood:
     """What the liar says."""
 
     def __init__(self, peer: Peer, seed: int) -> None:
         self.peer, self.rng, self.sent = peer, random.Random(seed), 0
         self.codec = peer.node.codec
-        size = self.codec.layouts[0].size
-        self.contents = [np.random.default_rng(k).normal(size=size // 4).astype("<f4").tobytes() for k in range(4)]
+        generator, layout, form = np.random.default_rng(seed), self.codec.layouts[0], peer.node.specs[0].message
+        values = [jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(leaf.dtype), form) for _ in "ab"]
+        told = [layout.pack(value) for value in values]
+        self.contents = [
+            *told,
+            *(mutated_in_place(self.rng, content) for content in told),
+            generator.bytes(layout.size),
+        ]
 
     def any_round(self) -> int:
         near = self.peer.node.round + self.rng.randrange(-4, 12)
@@ -244,9 +279,9 @@ class Flood:
                 peer.round()
 
 
-def flood(frames: int, seed: int, directory: Path) -> Peer:
+def flood(frames: int, seed: int, directory: Path, form: str = "plain") -> Peer:
     """Let a peer be flooded, and do rounds after it; raises what broke."""
-    peer = Peer(directory)
+    peer = Peer(directory, setting_of(form))
     try:
         asyncio.run(Flood(peer, seed).run(frames))
         for _ in range(ROUNDS_AFTER):
@@ -259,24 +294,30 @@ def flood(frames: int, seed: int, directory: Path) -> Peer:
 
 
 def main() -> int:
-    """Flood a peer and say what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--frames", type=int, default=100_000)
+    """Flood peers and say what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=100_000, help="in all forms together")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--seed", type=int, default=0)
-    asked, began = parser.parse_args(), time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
-        try:
-            peer = flood(asked.frames, asked.seed, Path(directory))
-        except BrokenInvariantError as violation:
-            print(f"violations: 1\n{violation}")
-            return 1
-    took = time.monotonic() - began
-    print(f"{asked.frames:,} frames in {took:.0f} s ({asked.frames / took:,.0f} per second), {peer.taken:,} were taken")
-    print(
-        f"{peer.own} rounds of its own, now in round {peer.node.round:,}; the honest neighbour was heard in {peer.heard}"
-    )
-    print(f"refusals: {dict(peer.refusals.most_common())}\nviolations: 0")
-    return 0
+    asked, violations = parser.parse_args(), 0
+    for form in asked.forms:
+        began, frames = time.monotonic(), asked.frames // len(asked.forms)
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
+            try:
+                peer = flood(frames, asked.seed, Path(directory), form)
+            except BrokenInvariantError as violation:
+                violations += 1
+                print(f"{form}: {violation}", flush=True)
+                continue
+        took = time.monotonic() - began
+        print(f"{form}: {frames:,} frames in {took:.0f} s ({frames / took:,.0f} per second), {peer.taken:,} were taken")
+        print(
+            f"  {peer.own} rounds of its own, now in round {peer.node.round:,}; the honest neighbour was heard in "
+            f"{peer.heard}"
+        )
+        print(f"  refusals: {dict(peer.refusals.most_common())}", flush=True)
+    print(f"violations: {violations}")
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

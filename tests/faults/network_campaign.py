@@ -351,10 +351,9 @@ def healed(network: Network) -> float:
     return network.weather.until + HEALED + (UNLEARNT if network.weather.lies else 0.0)
 
 
-def run_seed(seed: int, directory: Path, verbose: bool = False) -> Network:
-    """Run one seed and check it; returns the network as it ended."""
-    names = list(SETTINGS)
-    setting = SETTINGS[names[seed % len(names)]]()
+def run_seed(seed: int, directory: Path, verbose: bool = False, name: str | None = None) -> Network:
+    """Run one seed of a setting, by default that of its turn, and check it; returns the network as it ended."""
+    setting = SETTINGS[name or list(SETTINGS)[seed % len(SETTINGS)]]()
     network = Network(setting, seed, directory, verbose=verbose)
     invariants = Invariants(network)
     try:

@@ -21,7 +21,7 @@ import tomli_w
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.deploy.swarm import one_thread
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.identity import install, request
+from tacit.peer.identity.enrolment import install, request
 from tests.deploy.homes import free_ports
 
 FEATURES = 3
@@ -44,6 +44,8 @@ class Member:
         """When, in seconds of the wall clock, the last start was."""
         self.events: list[dict[str, Any]] = []
         """All that the log holds, with `at` in seconds of the wall clock."""
+        self.round = 0
+        """The last one that it has finished, by its log."""
         self._read = 0
 
     @property
@@ -100,6 +102,8 @@ class Member:
             except ValueError:  # a line that a kill cut short, or what Python has to say
                 event = {"event": "(not an event)", "level": "note", "text": line.decode(errors="replace")}
             event["at"] = datetime.fromisoformat(event["time"]).timestamp() if "time" in event else self.spawned
+            if event["event"] == "phase over" and event["over"]:
+                self.round = max(self.round, event["round"])
             news.append(event)
         self.events += news
         return news
@@ -226,9 +230,7 @@ class Federation:
 
     def round(self, name: str) -> int:
         """Return the last round that a peer has finished, by its log."""
-        return max(
-            (e["round"] for e in self.members[name].events if e["event"] == "phase over" and e["over"]), default=0
-        )
+        return self.members[name].round
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ pytestmark = [
 ]
 OTHER = pytest.mark.covered_by("online_push_sum")
 PAIR = {"a": ["b"], "b": ["a"]}
+TO_TWO = {"a": ["b", "c"], "b": ["a"], "c": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -55,10 +56,10 @@ def test_peers_that_are_killed_go_on_and_nothing_is_released_twice_or_unbooked(
 
 
 class Written:
-    """Two peers that never ran, with logs and a ledger as somebody has written them."""
+    """Peers that never ran, with logs and a ledger as somebody has written them."""
 
-    def __init__(self, directory: Path) -> None:
-        self.federation = Federation(directory, PAIR, "online_push_sum", rows=1)
+    def __init__(self, directory: Path, graph: dict[str, list[str]] = PAIR, method: str = "online_push_sum") -> None:
+        self.federation = Federation(directory, graph, method, rows=1)
         for member in self.federation.members.values():
             (member.directory / "log.jsonl").write_text("")
         self.evidence = Evidence(self.federation)
@@ -73,8 +74,8 @@ class Written:
         with (self.federation.members[name].directory / "log.jsonl").open("a") as log:
             log.write(json.dumps({"time": "2024-01-01T00:00:00Z", "level": "debug", **fields, "event": event}) + "\n")
 
-    def heard(self, round_: int, digest: str) -> None:
-        self.logged("b", "message", neighbour="a", links="peers", phase=0, round=round_, digest=digest)
+    def heard(self, round_: int, digest: str, receiver: str = "b") -> None:
+        self.logged(receiver, "message", neighbour="a", links="peers", phase=0, round=round_, digest=digest)
 
     def violations(self) -> list[str]:
         self.evidence.after_kill("a")
@@ -99,6 +100,18 @@ def test_the_evidence_finds_a_release_in_two_forms(written: Written) -> None:
     written.heard(1, "x")
     written.heard(1, "y")
     assert "in 2 forms" in written.violations()[0]
+
+
+@pytest.mark.parametrize(("method", "found"), [("online_push_sum", 1), ("loss_tolerant_push_sum", 0)])
+def test_two_receivers_get_the_same_bytes_but_of_running_totals(tmp_path: Path, method: str, found: int) -> None:
+    """Of totals one receiver's may stay behind: nothing is pushed to a peer that was long silent."""
+    written = Written(tmp_path / "peers", TO_TWO, method)
+    written.booked(1)
+    written.heard(1, "x")
+    written.heard(1, "y", "c")
+    assert len(written.violations()) == found
+    written.heard(1, "z")
+    assert len(written.violations()) > found
 
 
 def test_the_evidence_finds_a_release_that_is_not_booked(written: Written) -> None:

@@ -35,6 +35,11 @@ def test_whatever_happens_the_invariants_hold(name, tmp_path):
     assert len(faults) >= 3, f"hardly anything happened: {faults}"
 
 
+def test_nobody_is_left_rounds_behind_when_the_faults_are_over(tmp_path):
+    """In this one of 2,000 seeds two peers were 8 and 9 rounds behind: they waited for rounds that others had left out."""
+    assert campaign.run_seed(1160, tmp_path, name="totals, correlated").faults
+
+
 def test_a_seed_is_the_same_run_every_time(tmp_path):
     place = list(campaign.SETTINGS).index("totals")
     traces = []

@@ -107,7 +107,7 @@ MUTANTS = (
             ),
             (
                 "the mean is clipped, not each record",
-                "        clipped = _clip(of_one(params, record, *key), bounded)\n",
+                "        clipped = of_each(of_one(params, record, *key))\n",
                 "        clipped = of_one(params, record, *key)\n",
                 "test_each_record_is_clipped_and_the_regulariser_is_not",
                 "test_opposite_records_reach_the_sensitivity",

@@ -28,13 +28,15 @@ MUTANTS = (
             ("a memory forgets at once", "(decays * old + added)", "(0 * decays * old + added)", MATRIX),
             ("the last draws stay in place", "[added[None].astype(kept.dtype), old[:-1]]", "[old[1:], old[:1]]", MATRIX),
             ("releases are not counted", "Memory(memory.releases + 1,", "Memory(memory.releases,", MATRIX),
-            ("a memory shows its numbers", 'return "Memory(secret)"', "return str(tuple(self))", SECRET),
         ],
     ),
     *of(
         "core/mechanism.py",
         FILE,
-        [("the norm of C is left out", "1.0 if self.correlation is None else self.correlation.norm", "1.0", PEER)],
+        [
+            ("the norm of C is left out", "1.0 if self.correlation is None else self.correlation.norm", "1.0", PEER),
+            ("a memory shows its numbers", 'return "Memory(secret)"', "return str(tuple(self))", SECRET),
+        ],
     ),
     *of(
         "privacy/strategies.py",
@@ -47,7 +49,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/release.py",
+        "privacy/draws.py",
         FILE,
         [("the simulator's memory stands still", "units, memory = _correlated", "units, _ = _correlated", SIMULATED)],
     ),

@@ -98,7 +98,7 @@ MUTANTS = (
         [
             (
                 "an address has no limit",
-                "        if counts[source] <= self.limits.per_address:\n",
+                "        if len(there) <= self.limits.per_address:\n",
                 "        if True:\n",
                 "test_the_oldest_of_a_full_address_makes_room",
             ),
@@ -110,39 +110,39 @@ MUTANTS = (
             ),
             (
                 "any address makes room",
-                "            source = max(counts, key=lambda other: counts[other])\n",
-                "            source = min(counts, key=lambda other: counts[other])\n",
+                "            there = max(self._of.values(), key=len)\n",
+                "            there = min(self._of.values(), key=len)\n",
                 "test_a_full_door_takes_from_the_address_that_has_most",
             ),
             (
                 "who spoke goes like who did not",
-                "        return one.spoke, one.since, ticket\n",
-                "        return False, one.since, ticket\n",
+                "        if first is None or not there[first].spoke:\n",
+                "        if True:\n",
                 "test_who_said_nothing_goes_before_who_did",
             ),
             (
                 "the newest goes",
-                " and t != newest]",
-                "]",
+                "(t for t in there if t != newest)",
+                "(t for t in there)",
                 "test_who_said_nothing_goes_before_who_did",
             ),
             (
                 "who has proved itself stays a stranger",
-                "        stranger = self._strangers.pop(ticket, None)\n",
-                "        stranger = self._strangers.get(ticket)\n",
+                "        stranger = self._remove(ticket)\n        if stranger is None:\n",
+                "        stranger = self._strangers.get(ticket)\n        if stranger is None:\n",
                 "test_who_has_proved_itself_is_never_put_out",
             ),
             (
                 "a neighbour has any number of connections",
-                "        self._strangers[older[0]] = _Stranger(older[1], now, spoke=True)\n"
+                "        self._add(older[0], _Stranger(older[1], now, spoke=True))\n"
                 "        return self._crowded_out(older[0])\n",
                 "        return []\n",
                 "test_a_neighbour_has_one_proven_connection",
             ),
             (
                 "nobody's time is ever up",
-                "now - one.since >= self.limits.proof_time]",
-                "False]",
+                "            if now - one.since < self.limits.proof_time:\n",
+                "            if True:\n",
                 "test_time_is_up_in_the_order_of_arrival",
             ),
             (
@@ -157,6 +157,14 @@ MUTANTS = (
                 "        if False:\n",
                 "test_what_counts_as_one_address",
             ),
+        ],
+    ),
+    *of(
+        "peer/transport/turns.py",
+        "tests/peer/test_turns.py",
+        [
+            ("a crowd has all the time", "began) / SHARE", "began)"),
+            ("neighbours wait like a crowd", " if self._crowded() else 0.0", ""),
         ],
     ),
     *of(
@@ -177,8 +185,8 @@ MUTANTS = (
             ),
             (
                 "a door without descriptors stays shut",
-                "        loop.call_later(PAUSE, self._resume)\n",
-                "",
+                "            loop.call_later(seconds, self._resume)\n",
+                "            pass\n",
                 "test_a_door_without_descriptors_lets_one_go_and_goes_on",
             ),
         ],

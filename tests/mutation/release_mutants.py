@@ -77,7 +77,7 @@ MUTANTS = (
                 BOUNDED,
             ),
             ("the squeezed gradient is not normalised", "(leaf / safe).astype(leaf.dtype)", "leaf", BOUNDED),
-            ("the statement's adjacency is not the caller's", "        adjacency=adjacency,\n", "", STATED),
+            ("the statement's adjacency is not the caller's", "        adjacency=relation,\n", "", STATED),
         ],
     ),
     *of(
@@ -168,7 +168,7 @@ MUTANTS = (
         ],
     ),
     *of(
-        "privacy/release.py",
+        "privacy/draws.py",
         "tests/privacy/test_mechanisms.py",
         [
             ("no noise is added", "return leaf + drawn", "return leaf", DRAWN),

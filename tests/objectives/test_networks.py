@@ -161,3 +161,7 @@ def test_settings_that_make_no_network_are_refused(settings, message):
 def test_images_of_another_size_are_refused(objective):
     with pytest.raises(DataError, match=r"\(4, 49\) .* 64 grey"):
         objective.initial(Batch(np.zeros((4, 49), np.float32), np.zeros(4, np.int32)))
+
+
+def test_a_file_can_name_it_since_it_says_its_labels():
+    assert cnn().task == "multiclass"

@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from tacit.peer.identity.authority import issue
-from tacit.peer.identity.identity import IdentityFiles, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import IdentityFiles
 
 NAME = "hospital-a"
 DAY = timedelta(days=1)

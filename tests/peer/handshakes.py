@@ -12,7 +12,8 @@ from cryptography import x509
 
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import identity_files
 from tacit.peer.transport.dialer import Dialer
 from tacit.peer.transport.listener import Listener
 from tests.peer.enrolment import NAME, enrol
@@ -55,7 +56,8 @@ class Federation:
     async def _listen(self, started):
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         watch = IdentityWatch(identity_files(self.home), lambda fault: self.events.put({"fault": str(fault)}))
-        listener = Listener(Hearing(NAME), watch, Told(self.events))
+        self.hearing = Hearing(NAME)
+        listener = Listener(self.hearing, watch, Told(self.events))
         started.set_result(await listener.start("127.0.0.1:0"))
         await self._over.wait()
         await listener.close(0.1)

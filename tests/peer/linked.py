@@ -21,7 +21,8 @@ from tacit.core.contract import Message, unprotected
 from tacit.core.errors import MessageRefused
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import identity_files
 from tacit.peer.node.exchange import Arrival, Parcel, Position
 from tacit.peer.transport import frames as wire
 from tacit.peer.transport.codec import REASONS, Codec

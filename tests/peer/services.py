@@ -13,7 +13,8 @@ import numpy as np
 from tacit.deploy import rehearsal
 from tacit.peer.identity.authority import init_ca, issue
 from tacit.peer.identity.credentials import IdentityWatch
-from tacit.peer.identity.identity import identity_files, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import identity_files
 from tacit.peer.node.assignment import NOTHING_BOOKED, Pace
 from tacit.peer.node.service import PeerService
 from tacit.peer.node.store import PeerStore

@@ -15,15 +15,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tacit.core.errors import IdentityError
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.identity import (
-    Identity,
-    expiry_warning,
-    identity_files,
-    install,
-    load_identity,
-    request,
-    validate_peer_name,
-)
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import Identity, expiry_warning, identity_files, load_identity, validate_peer_name
 from tests.peer.enrolment import DAY, NAME, certificate, csr, enrol
 
 

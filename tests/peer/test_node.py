@@ -11,11 +11,11 @@ import pytest
 from tacit import graphs, objectives, privacy, streams
 from tacit.algorithms import distributed_online, loss_tolerant_push_sum, online_push_sum, pso_fed
 from tacit.core.errors import BudgetExceeded, ContractError, MessageRefused, StoreError
-from tacit.peer.machine.claims import FURTHEST_AHEAD
+from tacit.peer.machine.claims import FURTHEST_AHEAD, GIVEN_UP_AFTER
 from tacit.peer.machine.rounds import HORIZON
 from tacit.peer.node.assignment import NOTHING_BOOKED
 from tacit.peer.node.exchange import Position
-from tacit.peer.node.node import GIVEN_UP_AFTER, Node
+from tacit.peer.node.node import Node
 from tacit.peer.node.store import PeerStore
 from tacit.privacy.accounting import Budget
 from tests.peer.settings import Setting
@@ -331,6 +331,20 @@ class TestGoingOn:
         assert one.due(0.0)
         one.announced("peer-2", 0)
         assert not one.due(0.5)
+
+    def test_who_opens_link_after_link_and_sends_nothing_is_waited_for_once(self, bench):
+        table = bench("goes on")
+        one = table.node("peer-0")
+        waited = []
+        for _ in range(3 * GIVEN_UP_AFTER):
+            table.begin(one)
+            one.greeted("peer-1", 0)
+            waited.append(not one.due(0.5))
+            one.proceed(1.0)
+        assert waited == [True] * GIVEN_UP_AFTER + [False] * 2 * GIVEN_UP_AFTER
+        table.begin(one)
+        one.announced("peer-1", one.round)
+        assert not one.due(0.5), "a message of it has come"
 
     def test_who_has_left_a_round_out_is_not_waited_for_in_it(self, bench):
         table = bench("goes on")

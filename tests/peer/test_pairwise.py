@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.core.errors import ConfigError, IdentityError, MessageRefused, PrivacyError
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.identity import install, request
+from tacit.peer.identity.enrolment import install, request
 from tacit.peer.masking.agreement import PairwiseParty
 from tacit.peer.masking.key_store import ROUNDS_PER_KEY, KeyRing, PairKey
 from tests.peer.pairs import (

@@ -12,14 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tacit.core.errors import IdentityError, MessageRefused
 from tacit.peer.identity.authority import init_ca, issue, revoke
 from tacit.peer.identity.credentials import IdentityWatch, holder_in, load_credentials, name_in
-from tacit.peer.identity.identity import (
-    Holder,
-    holder_of,
-    identity_files,
-    install,
-    load_identity,
-    request,
-)
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import Holder, holder_of, identity_files, load_identity
 from tacit.peer.identity.pem_files import load_certificate
 from tacit.peer.identity.signatures import certified_key
 from tests.peer.enrolment import DAY, NAME, certificate, enrol

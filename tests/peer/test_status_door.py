@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from tacit.peer.identity.authority import init_ca, issue, revoke
-from tacit.peer.identity.identity import Holder, identity_files, install, request
+from tacit.peer.identity.enrolment import install, request
+from tacit.peer.identity.identity import Holder, identity_files
 from tacit.peer.identity.pem_files import load_certificate
 from tacit.peer.operations.http_server import PATIENCE
 from tacit.peer.transport.admission import DoorLimits

@@ -9,10 +9,7 @@ Look = Callable[[Key, State, Tree, Batch, View], Params]
 
 
 def before_noise(method: Algorithm, look: Look) -> Algorithm:
-    """Return a method of one phase with what `look` sees for its model.
-
-    Draws and released values are those of the method itself; what looks behind the noise promises nothing.
-    """
+    """Return a method of one phase with what `look` sees for its model; draws and releases are as they were."""
     (phase,) = method.phases
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:

@@ -34,10 +34,9 @@ TEXTS = (
         "gauthier", "Gauthier (2023)",
         "Distributed machine learning for the Internet of Things and cyber-physical systems",
         "a doctoral thesis, F. Gauthier, NTNU: nonsmooth, asynchronous and personalised learning",
-        (
-            "zcdp:ELASTIC_NET", "zcdp:LAD", "zcdp:RIDGE", "pao_variants:STUDY", "pao_baselines:STUDY",
-            "pao_environments:STUDY", "pao_calcofi:STUDY", "pao_theory:STUDY", "pgfl_regression:STUDY",
-            "pgfl_images:MNIST", "pgfl_images:ORGAN", "pgfl_discovery:STUDY", "npfl:STUDY")),
+        ("zcdp:ELASTIC_NET", "zcdp:LAD", "zcdp:RIDGE", "pao_variants:STUDY", "pao_baselines:STUDY",
+         "pao_environments:STUDY", "pao_calcofi:STUDY", "pao_theory:STUDY", "pgfl_regression:STUDY",
+         "pgfl_images:MNIST", "pgfl_images:ORGAN", "pgfl_discovery:STUDY", "npfl:STUDY")),
     Text(
         "rizk", "Rizk (2023)", "Multi-agent Learning with Privacy Guarantees",
         "a doctoral thesis, E. Rizk, EPFL 2023: federated and decentralised learning",

@@ -15,10 +15,10 @@ from tacit.results.pages.script import SCRIPT
 from tacit.results.pages.style import CSS
 from tacit.results.report import NOTHING
 from tacit_reproduction.summary import command
-from tacit_reproduction.verdict import VERDICTS, Verdict
+from tacit_reproduction.verdict import VERDICTS, WORST_LAST, Verdict
 
 FEW = 40  # points of a line of a small figure
-QUICK = "The quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
+QUICK = "{} quick form: fewer settings and seeds, hence wider intervals, and verdicts that the full form may change."
 MARKS = dict(zip(VERDICTS, ("✓", "↗", "◐", "✗", "–"), strict=True))
 KEYS = dict(zip(VERDICTS, ("yes", "direction", "depends", "no", "untested"), strict=True))
 MEANINGS: Mapping[Verdict, str] = {
@@ -26,8 +26,8 @@ MEANINGS: Mapping[Verdict, str] = {
     "direction only": "The direction is the text's and nothing speaks against it, but the size is another, or some "
     "interval is too wide to be sure.",
     "depends on an open setting": "It holds at some values of a setting that the text leaves open, not at all of them.",
-    "refuted": "It fails here, and no setting that was tried brings it back.",
-    "not tested": "It could not be run here (data that are not available), or its intervals are too wide to tell.",
+    "refuted": "It fails here, at every setting that was tried.",
+    "not tested": "Nothing can be told: the data are not available, or intervals are too wide; it says which.",
 }
 """Verdict -> what it means, for readers; `tacit_reproduction.verdict.verdict` is the rule."""
 OUTCOMES = {"holds": "✓ holds", "open": "○ open", "fails": "✗ fails"}
@@ -36,7 +36,8 @@ STUDY_CSS = """
   padding: 1rem 1.1rem; margin: 1.2rem 0; scroll-margin-top: 1rem; }
 .result h3 { margin: 0 0 .4rem; font-size: 1.05rem; line-height: 1.35; } .result p { max-width: 90ch; }
 .badge { display: inline-block; border: 1.5px solid var(--v); color: var(--v); border-radius: 99px; font-weight: 700;
-  padding: 0 .6rem; font-size: .8rem; white-space: nowrap; background: var(--page); }
+  padding: 0 .6rem; font-size: .8rem; background: var(--page); }
+.result h4 { margin: 1.1rem 0 .3rem; font-size: .98rem; }
 .yes { --v: #00845f; } .direction { --v: #0072b2; } .depends { --v: #8a6100; } .no { --v: #b03a00; }
 .untested { --v: var(--soft); }
 @media screen and (prefers-color-scheme: dark) { .yes { --v: #21bd8e; } .direction { --v: #56b4e9; }
@@ -66,15 +67,66 @@ def page(summary: Mapping[str, Any]) -> str:
     return document(title, joined(parts, "\n"), CSS, STUDY_CSS, script=SCRIPT)
 
 
-def body(summary: Mapping[str, Any]) -> Html:
-    """Return headlines, and for a press the other figures, the claims, the table and the procedure."""
+class Stated(NamedTuple):
+    """One headline, and the studies that state it."""
+
+    parts: Sequence[tuple[Mapping[str, Any], int]]  # summary, and number of the headline in it
+
+    @property
+    def each(self) -> list[Mapping[str, Any]]:
+        """The headline as each study has it."""
+        return [summary["headlines"][number] for summary, number in self.parts]
+
+    @property
+    def worst(self) -> Mapping[str, Any]:
+        """The one of these whose verdict counts."""
+        return max(self.each, key=_badness)
+
+    @property
+    def words(self) -> str:
+        """Verdict, or the verdicts of its studies where they differ, the one that counts first."""
+        found: dict[str, list[str]] = {}
+        for (summary, _), each in sorted(zip(self.parts, self.each, strict=True), key=lambda of: -_badness(of[1])):
+            found.setdefault(verdict_words(each), []).append(summary["experiment"])
+        return next(iter(found)) if len(found) == 1 else "; ".join(f"{w}: {', '.join(of)}" for w, of in found.items())
+
+    @property
+    def places(self) -> str:
+        """Where the text has it."""
+        return "; ".join(dict.fromkeys(one["place"] for one in self.each))
+
+    @property
+    def anchor(self) -> str:
+        """Id on the page of the text."""
+        return _id(*self.parts[0])
+
+
+def _id(summary: Mapping[str, Any], number: int) -> str:
+    return f"{summary['experiment']}-{number + 1}"
+
+
+def _badness(each: Mapping[str, Any]) -> int:
+    return WORST_LAST.index(each["verdict"])
+
+
+def stated(summaries: Iterable[Mapping[str, Any]]) -> list[Stated]:
+    """Return the headlines of studies in order; one that several of a text state is there once."""
+    found: dict[tuple[str, str], list[tuple[Mapping[str, Any], int]]] = {}
+    for summary in summaries:
+        for number, each in enumerate(summary["headlines"]):
+            found.setdefault((summary["source"].split(",")[0], each["headline"]), []).append((summary, number))
+    return [Stated(parts) for parts in found.values()]
+
+
+def body(summary: Mapping[str, Any], results: Iterable[Html] | None = None) -> Html:
+    """Return headlines (or what takes their place), and for a press figures, claims, the table and the procedure."""
     told = {each["seen_in"] for each in summary["headlines"]}
     rest = [figure for figure in summary["figures"] if figure["name"] not in told]
     more = [drawn(summary["experiment"], figure) for figure in rest]
     folded = html("<details><summary>More figures: {}</summary>{}</details>", len(rest), joined(more))
     count, table = len(summary["claims"]), claims(summary)
     parts = [
-        *(result(summary, number) for number in range(len(summary["headlines"]))),
+        *(map(result, stated([summary])) if results is None else results),
         *(([folded] if summary["headlines"] else more) if rest else []),
         html("<details><summary>{} claims, one by one</summary>{}</details>", count, table),
         html("<details><summary>How it was done</summary>{}</details>", _how(summary)),
@@ -82,23 +134,36 @@ def body(summary: Mapping[str, Any]) -> Html:
     return joined(parts, "\n")
 
 
-def result(summary: Mapping[str, Any], number: int) -> Html:
-    """Return one headline with its verdict, the text's numbers beside ours, and its figure."""
-    each = summary["headlines"][number]
+def result(told: Stated) -> Html:
+    """Return one headline with its verdict, and of each study that states it numbers, reason and figure."""
+    worst = told.worst
+    return html(
+        "<article class='result {}' id='{}' data-verdict='{}'><h3>{} {}</h3>{}</article>",
+        KEYS[worst["verdict"]], told.anchor, worst["verdict"], worst["headline"], badge(worst),
+        joined(_part(told, *part) for part in told.parts))  # fmt: skip
+
+
+def _part(told: Stated, summary: Mapping[str, Any], number: int) -> Html:
+    each, prefix = summary["headlines"][number], _id(summary, number)
     figures = [figure for figure in summary["figures"] if figure["name"] == each["seen_in"]]
     swept = joined(html("<li>{}: {}</li>", name, OUTCOMES[outcome]) for name, outcome in each["settings"].items())
+    heading = html("<h4 class='{}'>{} {}</h4>", KEYS[each["verdict"]], summary["title"], badge(each))
     return html(
-        "<article class='result {}' id='{}' data-verdict='{}'><h3>{} {}</h3>{}<p>{}</p>{}{}"
-        "<p class='facts'><code>{}</code></p></article>",
-        KEYS[each["verdict"]], anchor(summary, number), each["verdict"], each["headline"], badge(each["verdict"]),
-        versus(each), each["why"],
+        "{}{}<p>{}</p>{}{}<p class='facts'><code>{}</code></p>",
+        heading if len(told.parts) > 1 else NOTHING, versus(each), each["why"],
         html("<ul class='swept' aria-label='Settings that the text leaves open'>{}</ul>", swept) if swept else NOTHING,
-        joined(drawn(anchor(summary, number), figure) for figure in figures), command(summary))  # fmt: skip
+        joined(drawn(prefix, figure) for figure in figures), command(summary))  # fmt: skip
 
 
-def badge(verdict: Verdict) -> Html:
-    """Return a verdict as a badge of glyph and words."""
-    return html("<span class='badge'>{} {}</span>", MARKS[verdict], verdict)
+def badge(each: Mapping[str, Any]) -> Html:
+    """Return a headline's verdict as a badge of glyph and words."""
+    return html("<span class='badge'>{}</span>", verdict_words(each))
+
+
+def verdict_words(each: Mapping[str, Any]) -> str:
+    """Return glyph, verdict, and how often it holds or why nothing can be told."""
+    said = f"{MARKS[each['verdict']]} {each['verdict']}"
+    return f"{said} ({each['detail']})" if each["detail"] else said
 
 
 def versus(headline: Mapping[str, Any]) -> Html:
@@ -106,11 +171,6 @@ def versus(headline: Mapping[str, Any]) -> Html:
     return html(
         "<div class='versus'><div><b>Text, {}</b>{}</div><div><b>Here</b>{}</div></div>",
         headline["place"], headline["text"], headline["ours"])  # fmt: skip
-
-
-def anchor(summary: Mapping[str, Any], number: int) -> str:
-    """Return the id of a headline on its page."""
-    return f"{summary['experiment']}-{number + 1}"
 
 
 class _Named(NamedTuple):
@@ -176,12 +236,14 @@ def _how(summary: Mapping[str, Any]) -> Html:
 
 def quick_form(summaries: Iterable[Mapping[str, Any]]) -> list[Html]:
     """Return a warning where one of them is of the quick form."""
-    return [html("<p class='warning'>{}</p>", QUICK)] if any(summary["quick"] for summary in summaries) else []
+    quick = [summary["quick"] for summary in summaries]
+    which = "The" if all(quick) else f"{sum(quick)} of {len(quick)} studies are here in the"
+    return [html("<p class='warning'>{}</p>", QUICK.format(which))] if any(quick) else []
 
 
 def counted(summaries: Sequence[Mapping[str, Any]]) -> str:
     """Return "8 headline results: 5 reproduced, 2 direction only, 1 refuted"."""
-    found = [each["verdict"] for summary in summaries for each in summary["headlines"]]
+    found = [told.worst["verdict"] for told in stated(summaries)]
     parts = [f"{found.count(verdict)} {verdict}" for verdict in VERDICTS if verdict in found]
     count = "one headline result" if len(found) == 1 else f"{len(found)} headline results"
     return f"{count}: {', '.join(parts)}" if found else "no headline result of a text"

@@ -1,8 +1,7 @@
 """A study: one experiment of a text as declarations, and the directory that holds its outcome.
 
 Cells say what is run, claims what is asked of the table of outcomes, headlines what became of the text's results,
-figures which columns are drawn. Running and judging are apart: `outcomes.npz` holds the table, so that claims,
-headlines and pages can be made again of it (`tacit reproduce --stored`).
+figures which columns are drawn. All can be made again of the stored table (`tacit reproduce --stored`).
 """
 
 import os
@@ -177,9 +176,7 @@ class Study:
 
 def over(
     cells: Callable[[bool], Sequence[Any]],  # quick -> NamedTuples, the long ones first; fields are the table's factors
-    run: Callable[
-        [Any], Any
-    ],  # (cell, seeds, first seed) -> measures by name; or rows, where it is several of the table
+    run: Callable[[Any], Any],  # (cell, seeds, first seed) -> measures by name; or rows, where it is several of these
     seeds: tuple[int, int],  # of the full and of the quick form
     facts: Callable[[bool], Mapping[str, Any]] = lambda quick: {},  # quick -> further facts; "data" describes the data
 ) -> Callable[[Crew, bool, int], Results]:
@@ -206,7 +203,7 @@ def finished_run(*problem: Any, **settings: Any) -> Run:
 
 
 def _row(claim: Claim, headlines: Sequence[Headline]) -> dict[str, Any]:
-    """Return a claim with the headline that rests on it; that of no headline and no text is a question of our own."""
+    """Return a claim with the headline that rests on it; one of no headline and no text is a question of our own."""
     of = next((each for each in headlines if claim.claim in each.claims), None)
     named = {"headline": of.headline, "verdict": of.verdict} if of else {"headline": "", "verdict": None}
     text = claim.text or (f"{of.text} ({of.place})" if of else "")

@@ -46,7 +46,7 @@ _CLAIM = _part(
     "claim", claim=Text, holds=bool, figure=Text, headline=Text, verdict=Verdict | None, text=Text, ours=bool,
     seen_in=str, outcome=Outcome)  # fmt: skip
 _HEADLINE = _part(
-    "headline", headline=Text, verdict=Verdict, place=Text, text=Text, ours=Text, why=Text, seen_in=str,
+    "headline", headline=Text, verdict=Verdict, detail=Text, place=Text, text=Text, ours=Text, why=Text, seen_in=str,
     settings=dict[str, Outcome])  # fmt: skip
 _BOUND = (Numbers | None, None)
 _LINE = _part("line", _even, label=Text, at=Numbers, mean=Numbers, low=_BOUND, high=_BOUND)

@@ -4,10 +4,8 @@ Methods meet the same graphs, data and orders of samples, seed by seed, so that 
 (95 %, Student's t). A claim names the range in which the mean difference has to lie: it holds if all of the interval
 does, it fails if none of it does, and is open in between. A difference that is not finite supports nothing.
 
-A claim that is false at the edge of its range holds by chance for 2.5 % of all sets of seeds at most, however many
-pairs it has, as all of them have to lie within; and one that is true there fails for 2.5 % at most, as each of k pairs
-is refused by an interval of 1 - 0.05 / k. Both are of one claim: a headline of c claims may be refuted by chance for
-2.5 c %, one of s swept settings may hold by chance for 2.5 s %.
+At the edge of its range a claim holds by chance for 2.5 % of all sets of seeds at most, as all pairs have to lie
+within, and fails for 2.5 % at most, as each of k pairs is refused by an interval of 1 - 0.05 / k.
 """
 
 import math
@@ -24,6 +22,7 @@ from tacit_reproduction.table import Floats
 Outcome = Literal["holds", "open", "fails"]
 Verdict = Literal["reproduced", "direction only", "depends on an open setting", "refuted", "not tested"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+WORST_LAST = (*VERDICTS[:3], *reversed(VERDICTS[3:]))
 SPENT = 0.05  # share of all sets of seeds for which an interval misses
 
 
@@ -165,15 +164,19 @@ def slopes(x: ArrayLike, values: Floats) -> Floats:
 class Headline(NamedTuple):
     """One result of a text, and what became of it."""
 
-    headline: str  # one sentence
+    headline: str  # one sentence; studies of a text that state the same one share it, with the worst of their verdicts
     place: str  # in the text: "figure 4.4"
     verdict: Verdict
+    detail: str  # how many of the swept settings hold, or why nothing can be told
     text: str  # numbers of the text, or its words
     ours: str  # our numbers beside them
     why: str  # one sentence; where it is not reproduced a paragraph that a reviewer of the text would accept
     seen_in: str  # name of the figure that is drawn like the text's
     settings: Mapping[str, Outcome]  # settings that the text leaves open and that were swept -> outcome
     claims: tuple[str, ...]  # the claims that it rests on
+
+
+Claims = Sequence[Claim]
 
 
 def headline(
@@ -183,40 +186,47 @@ def headline(
     text: str,
     ours: str,
     why: str,
-    claims: Sequence[Claim] = (),  # what has to hold at the settings that the text gives; none: it was not tested
-    size: Sequence[Claim] = (),  # on how large an effect is, where the text has a number; the direction may hold alone
-    sweep: Mapping[str, Sequence[Claim]] | None = None,  # setting that the text leaves open -> claims there
+    claims: Claims = (),  # what has to hold at the settings that the text gives; none: it was not tested
+    size: Claims | Mapping[str, Claims] = (),  # on how large an effect is, where the text has a number; or by setting
+    sweep: Mapping[str, Claims] | None = None,  # setting that the text leaves open -> claims there
     seen_in: str = "",
 ) -> Headline:
     """Return a headline with its verdict; words are as in `Headline`."""
-    swept = {setting: _together(there) for setting, there in (sweep or {}).items() if there}
-    named = tuple(dict.fromkeys(claim.claim for claim in (*claims, *size)))
-    return Headline(statement, place, verdict(claims, size, sweep or {}), text, ours, why, seen_in, swept, named)
+    sizes, sweep = size if isinstance(size, Mapping) else {"": size}, sweep or {}
+    found = verdict(claims, sizes, sweep)
+    swept = {setting: _together(there) for setting, there in {**sizes, **sweep}.items() if there and setting}
+    held, open_, failed = (list(swept.values()).count(outcome) for outcome in get_args(Outcome))
+    detail = f"holds at {held} of {len(swept)}" if found == "depends on an open setting" else ""
+    if found == "not tested":
+        detail = "intervals too wide" if claims or swept else "no data"
+        detail = f"fails at {failed} of {len(swept)}, too wide at {open_}" if failed else detail
+    named = tuple(dict.fromkeys(claim.claim for claim in (*claims, *(one for of in sizes.values() for one in of))))
+    return Headline(statement, place, found, detail, text, ours, why, seen_in, swept, named)
 
 
-def verdict(claims: Sequence[Claim], size: Sequence[Claim], sweep: Mapping[str, Sequence[Claim]]) -> Verdict:
+def verdict(claims: Claims, sizes: Mapping[str, Claims], sweep: Mapping[str, Claims]) -> Verdict:
     """Return one of five verdicts, by this rule alone.
 
     The claims themselves count as one setting more. Then
 
-    - reproduced: all that was claimed holds at every setting, and the sizes, too;
-    - direction only: a size does not; or something is open at some setting, but nothing fails and all means there lie
-      on the claimed side;
-    - depends on an open setting: neither, yet all holds at some setting, and not all swept ones fail;
-    - refuted: something fails, and at no swept setting (where none was swept: at all) could all hold by the means;
-    - not tested: no claims, or intervals too wide to tell.
+    - direction only: everywhere nothing fails, and whatever is open has its mean on the claimed side;
+    - reproduced: moreover nothing is open, and all sizes hold; where they hold at some settings only, it depends;
+    - depends on an open setting: neither, yet all holds at one of the swept settings;
+    - refuted: something fails at every swept setting (where none was swept: at all);
+    - not tested: no claims, or intervals too wide to tell any of these.
     """
     swept, main = [there for there in sweep.values() if there], [claims] if claims else []
-    if not swept and not main:
-        return "not tested"
     outcomes = [_together(there) for there in (*main, *swept)]
+    if not outcomes:
+        return "not tested"
     if all(map(_likely, (*main, *swept))):
-        whole = set(outcomes) == {"holds"} and all(claim.holds for claim in size)
-        return "reproduced" if whole else "direction only"
-    everywhere = bool(swept) and all(_together(there) == "fails" for there in swept)
-    if "holds" in outcomes and not everywhere:
+        large = {_together(there) for there in sizes.values() if there}
+        if large <= {"holds"} or "holds" not in large:
+            return "reproduced" if {*outcomes, *large} == {"holds"} else "direction only"
         return "depends on an open setting"
-    return "refuted" if "fails" in outcomes and not any(map(_likely, swept or main)) else "not tested"
+    if "holds" in outcomes[len(main) :]:
+        return "depends on an open setting"
+    return "refuted" if set(outcomes[len(main) if swept else 0 :]) == {"fails"} else "not tested"
 
 
 def _likely(claims: Sequence[Claim]) -> bool:

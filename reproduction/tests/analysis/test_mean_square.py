@@ -22,14 +22,10 @@ SAMPLES = np.array(
 NOISE = np.array([0.02, 0.05])
 
 
-def feature_correlations(z: Array) -> Array:
-    """Return the sample correlations R_k (K, d, d) of features (K, n, d)."""
-    return np.asarray(np.einsum("kni,knj->kij", z, z) / z.shape[1])
-
-
-def fourth_moments(z: Array) -> Array:
-    """Return E[z_a z_b z_c z_d] (K, d, d, d, d) of features (K, n, d)."""
-    return np.asarray(np.einsum("kna,knb,knc,knd->kabcd", z, z, z, z) / z.shape[1])
+def moments(z: Array) -> tuple[Array, Array]:
+    """Return E[z_a z_b] and E[z_a z_b z_c z_d] of features (K, n, d), client by client."""
+    second, fourth = np.einsum("kni,knj->kij", z, z), np.einsum("kna,knb,knc,knd->kabcd", z, z, z, z)
+    return second / z.shape[1], fourth / z.shape[1]
 
 
 def transient(net: Network, start: Any, rounds: int, form: Form = "kept") -> Array:
@@ -42,14 +38,9 @@ def transient(net: Network, start: Any, rounds: int, form: Form = "kept") -> Arr
     return np.stack(path)[:, : net.d, : net.d]
 
 
-def deviation(path: Array) -> Array:
-    """Return the mean-square deviations of second moments."""
-    return np.asarray(np.trace(path, axis1=-2, axis2=-1))
-
-
 TINY: dict[str, Any] = {
     "step": 0.3, "share": 2, "availability": np.array([0.6, 0.3]), "data": np.array([0.7, 0.9]),
-    "delays": np.array([0.5, 0.3]), "decay": 0.6, "fourth": fourth_moments(SAMPLES),
+    "delays": np.array([0.5, 0.3]), "decay": 0.6, "fourth": moments(SAMPLES)[1],
 }  # fmt: skip
 
 
@@ -61,7 +52,7 @@ def network(correlations: Array, noise: Any, **settings: Any) -> Network:
 
 
 def tiny(**changes: Any) -> Network:
-    return network(feature_correlations(SAMPLES), NOISE, **{**TINY, **changes})
+    return network(moments(SAMPLES)[0], NOISE, **{**TINY, **changes})
 
 
 def block(first: int, last: int | None = None) -> slice:
@@ -92,15 +83,11 @@ def server_row(net: Network, arrived: tuple[int, ...], selected: list[Array]) ->
     return row
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"coordinated": True},
-        {"coordinated": False},
-        {"same_window": True},
-        {"full_download": True, "coordinated": False},
-    ],
-)
+APART = {"coordinated": False}
+OPTIONS = ({"coordinated": True}, APART, {"same_window": True}, {"full_download": True, **APART})
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 def test_one_iteration_is_the_mean_over_every_case(options: dict[str, Any]) -> None:
     net, before, n = tiny(**options), some_covariance(), 1
     oracle = PaoOracle(net.step, net.share, **options)
@@ -133,7 +120,7 @@ def test_one_iteration_is_the_mean_over_every_case(options: dict[str, Any]) -> N
     np.testing.assert_allclose(FORMS["kept"](net)[n](before, True), expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"coordinated": True}, {"coordinated": False, "full_download": True}])
+@pytest.mark.parametrize("options", OPTIONS[::3])
 def test_the_form_of_the_text_is_its_explicit_matrix(options: dict[str, Any]) -> None:
     net = tiny(**options)
     places = [np.roll([1.0, 1.0, 0.0], i) for i in range(D)]
@@ -170,17 +157,18 @@ def test_without_chance_it_is_the_algorithm(coordinated: bool) -> None:
     # One sample per client, no noise, everyone available, every message two iterations late.
     z, truth, rounds = np.random.default_rng(2).normal(size=(2, 1, 5)), np.arange(1.0, 6.0), 12
     setting: dict[str, Any] = {"step": 0.1, "share": 2, "coordinated": coordinated, "decay": 0.9}
-    net = network(feature_correlations(z), 0.0, delays=np.array([0.0, 0.0, 1.0]), fourth=fourth_moments(z), **setting)
+    second, fourth = moments(z)
+    net = network(second, 0.0, delays=np.array([0.0, 0.0, 1.0]), fourth=fourth, **setting)
     table = np.broadcast_to(z[:, 0], (rounds, 2, 5))
     everyone = np.ones((rounds, 2), bool)
     models = PaoOracle(**setting).run(table, table @ truth, everyone, everyone, np.full((rounds, 2), 2))
     expected = np.sum((models - truth) ** 2, axis=1)
     assert np.ptp(expected) > 1
-    np.testing.assert_allclose(deviation(transient(net, truth, rounds)), expected)
+    np.testing.assert_allclose(np.trace(transient(net, truth, rounds), axis1=-2, axis2=-1), expected)
 
 
 def test_gaussian_moments_are_the_default() -> None:
-    r = feature_correlations(SAMPLES)
+    r = moments(SAMPLES)[0]
     pairs = (np.einsum(f"k{i},k{j}->kabcd", r, r) for i, j in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
     some = some_covariance()
     explicit, default = (FORMS["kept"](tiny(fourth=fourth))[0](some, True) for fourth in (sum(pairs), None))
@@ -191,11 +179,11 @@ def test_gaussian_moments_are_the_default() -> None:
 def test_the_steady_state_is_where_the_transient_ends(form: Any) -> None:
     net = tiny(coordinated=False)
     path = transient(net, [1.0, -2.0, 0.0], 900, form=form)
-    assert deviation(path)[0] == pytest.approx(5.0)
+    assert np.trace(path, axis1=-2, axis2=-1)[0] == pytest.approx(5.0)
     end = path[-3:].mean(axis=0)  # three windows make a period
     np.testing.assert_allclose(steady_state(net, form=form), end, rtol=1e-6)
     quiet = replace(net, noise=np.zeros(2))
-    fall = deviation(transient(quiet, [1.0, -2.0, 0.0], 300, form=form))
+    fall = np.trace(transient(quiet, [1.0, -2.0, 0.0], 300, form=form), axis1=-2, axis2=-1)
     assert (fall[300] / fall[270]) ** (1 / 30) == pytest.approx(mean_square_radius(net, form=form), rel=1e-4)
 
 

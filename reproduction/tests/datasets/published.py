@@ -17,19 +17,14 @@ from scipy.sparse import csr_matrix, random_array
 from tacit_reproduction.datasets import fetch as datasets
 from tacit_reproduction.datasets import ijcnn1, mnist, occupancy, organamnist, rcv1, susy
 
-TERMS = 60
+TERMS, KNOWN = 60, datasets.KNOWN
 
 
-class Published(NamedTuple):
-    """A small edition of a data set."""
-
-    files: dict[str, bytes]
-    """By their paths in a data folder."""
-    answers: dict[str, bytes]
-    """Of the official addresses."""
+class Published(NamedTuple):  # a small edition of a data set
+    files: dict[str, bytes]  # by their paths in a data folder
+    answers: dict[str, bytes]  # of the official addresses
     x: np.ndarray
-    y: np.ndarray
-    """What a loader has to return."""
+    y: np.ndarray  # what a loader has to return
     parts: Mapping[str, slice]
 
 
@@ -59,12 +54,16 @@ def place(files: Mapping[str, bytes], folder: Path) -> None:
         (folder / name).write_bytes(content)
 
 
-def take(patch: pytest.MonkeyPatch, name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Take these files for the published ones, of which the bytes are known."""
-    assert list(files) == list(datasets.KNOWN[name].files)
+def take(patch: pytest.MonkeyPatch, name: str, contents: Any) -> dict[str, bytes]:
+    """Take these contents for those of the published files, of which the bytes are known."""
+    files = dict(zip(KNOWN[name].files, contents, strict=True))
     sums = {file: hashlib.sha256(content).hexdigest() for file, content in files.items()}
-    patch.setitem(datasets.KNOWN, name, datasets.KNOWN[name]._replace(files=sums))
-    return dict(files)
+    patch.setitem(KNOWN, name, KNOWN[name]._replace(files=sums))
+    return files
+
+
+def each_by_itself(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {KNOWN[name].url + Path(file).name: content for file, content in files.items()}
 
 
 def npz(**arrays: Any) -> bytes:
@@ -74,20 +73,16 @@ def npz(**arrays: Any) -> bytes:
 
 
 def of_occupancy(patch: pytest.MonkeyPatch) -> Published:
-    rng, files, x, y = np.random.default_rng(0), {}, [], []
-    for file in datasets.KNOWN["occupancy"].files:
-        x.append(rng.integers(0, 99, (5, 5)) + 0.5)
-        y.append(np.arange(5) % 2)
-        rows = (f'"{r}","2015-02-04 17:5{r}:00",{",".join(map(str, x[-1][r]))},{y[-1][r]}' for r in range(5))
-        header = '"date","Temperature","Humidity","Light","CO2","HumidityRatio","Occupancy"'
-        files[file] = "\n".join([header, *rows, ""]).encode()
-    packed = io.BytesIO()
+    x, y = np.random.default_rng(0).integers(0, 99, (3, 5, 5)) + 0.5, np.arange(5) % 2
+    header, at = '"date","Temperature","Humidity","Light","CO2","HumidityRatio","Occupancy"', "2015-02-04 17:5"
+    rows = [[f'"{r}","{at}{r}:00",{",".join(map(str, part[r]))},{y[r]}' for r in range(5)] for part in x]
+    files = take(patch, "occupancy", ["\n".join([header, *part, ""]).encode() for part in rows])
+    packed, cuts = io.BytesIO(), {"train": slice(0, 5), "test": slice(5, 10), "test2": slice(10, 15)}
     with zipfile.ZipFile(packed, "w") as archive:
-        for file, content in take(patch, "occupancy", files).items():
+        for file, content in files.items():
             archive.writestr(Path(file).name, content)
-    cuts = {"train": slice(0, 5), "test": slice(5, 10), "test2": slice(10, 15)}
-    answers = {datasets.KNOWN["occupancy"].url: packed.getvalue()}
-    return Published(files, answers, np.concatenate(x), 2 * np.concatenate(y) - 1, cuts)
+    answers = {KNOWN["occupancy"].url: packed.getvalue()}
+    return Published(files, answers, x.reshape(15, 5), np.tile(2 * y - 1, 3), cuts)
 
 
 def of_susy(patch: pytest.MonkeyPatch) -> Published:
@@ -96,8 +91,8 @@ def of_susy(patch: pytest.MonkeyPatch) -> Published:
     drawn = np.sort(np.random.default_rng(279).choice(50, 20, replace=False))
     x = np.repeat(drawn[:, None] + 0.5, 18, axis=1)
     lines = (f"{r % 2}.0e+00," + ",".join([f"{r}.5"] * 18) + "\n" for r in range(50))
-    files = take(patch, "susy", {"susy_subset.npz": npz(X=x.astype(np.float32), y=drawn % 2)})
-    answers = {datasets.KNOWN["susy"].url: gzip.compress("".join(lines).encode(), mtime=0)}
+    files = take(patch, "susy", [npz(X=x.astype(np.float32), y=drawn % 2)])
+    answers = {KNOWN["susy"].url: gzip.compress("".join(lines).encode(), mtime=0)}
     return Published(files, answers, x, 2 * (drawn % 2) - 1, {})
 
 
@@ -111,8 +106,7 @@ def corpus(seed: int = 0, documents: int = 200) -> tuple[csr_matrix, np.ndarray,
 
 
 def sparse(x: csr_matrix, y: np.ndarray, **more: np.ndarray) -> bytes:
-    parts = {"data": x.data, "indices": x.indices.astype(np.uint16), "indptr": x.indptr.astype(np.int32)}
-    return npz(**parts, y=y, **more)
+    return npz(data=x.data, indices=x.indices.astype(np.uint16), indptr=x.indptr.astype(np.int32), y=y, **more)
 
 
 def of_rcv1(patch: pytest.MonkeyPatch) -> Published:
@@ -127,9 +121,7 @@ def of_rcv1(patch: pytest.MonkeyPatch) -> Published:
     projected /= np.linalg.norm(projected, axis=1, keepdims=True)
     cut = int((part[y != 0] < 8).sum())
     parts = {"train": slice(0, cut), "test": slice(cut, len(projected))}
-    return Published(
-        take(patch, "rcv1", {"rcv1_v2_subset.npz": sparse(x, y, part=part)}), {}, projected, y[y != 0], parts
-    )
+    return Published(take(patch, "rcv1", [sparse(x, y, part=part)]), {}, projected, y[y != 0], parts)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -142,20 +134,14 @@ def of_mnist(patch: pytest.MonkeyPatch) -> Published:
     images = [rng.integers(0, 256, (rows, 28, 28), np.uint8) for rows in (40, 10)]
     labels = [rng.permutation(np.arange(rows) % 10) for rows in (40, 10)]
     arrays = (images[0], labels[0], images[1], labels[1])
-    files = dict(
-        zip(datasets.KNOWN["mnist"].files, (gzip.compress(idx(each), mtime=0) for each in arrays), strict=True)
-    )
-    take(patch, "mnist", files)
-    answers = {datasets.KNOWN["mnist"].url + Path(file).name: content for file, content in files.items()}
+    files = take(patch, "mnist", [gzip.compress(idx(each), mtime=0) for each in arrays])
     x, cuts = np.concatenate(images).reshape(50, 784) / 255, {"train": slice(0, 40), "test": slice(40, 50)}
-    return Published(files, answers, x, np.concatenate(labels), cuts)
+    return Published(files, each_by_itself("mnist", files), x, np.concatenate(labels), cuts)
 
 
 def of_ijcnn1(patch: pytest.MonkeyPatch) -> Published:
-    rng, files, tables = np.random.default_rng(0), {}, []
-    for file, (part, rows) in zip(
-        datasets.KNOWN["ijcnn1"].files, {"train": 30, "validation": 4, "test": 6}.items(), strict=True
-    ):
+    rng, contents, tables = np.random.default_rng(0), [], []
+    for part, rows in {"train": 30, "validation": 4, "test": 6}.items():
         x = np.round(rng.normal(size=(rows, 22)), 6) * (rng.random((rows, 22)) < 0.6)
         x[0, :2] = 0.00002, -0.0
         tables.append(ijcnn1.Table(x.astype(np.float32), np.where(np.arange(rows) % 3 == 0, 1, -1).astype(np.float32)))
@@ -165,26 +151,25 @@ def of_ijcnn1(patch: pytest.MonkeyPatch) -> Published:
                 lines.append(f"{y:.1f} " + " ".join(f"{c}:{float(f'{v:f}')!r}" for c, v in enumerate(values, start=1)))
             else:
                 lines.append(f"{int(y):+d} " + " ".join(f"{c}:{v:f}" for c, v in enumerate(values, start=1) if v) + " ")
-        files[file] = bz2.compress("\n".join([*lines, ""]).encode())
+        contents.append(bz2.compress("\n".join([*lines, ""]).encode()))
         patch.setitem(ijcnn1.VALUES, part, ijcnn1.digest(tables[-1]))
-    x, y = map(np.concatenate, zip(*tables, strict=True))
-    answers = {datasets.KNOWN["ijcnn1"].url + Path(file).name: content for file, content in files.items()}
+    files, (x, y) = (
+        dict(zip(KNOWN["ijcnn1"].files, contents, strict=True)),
+        map(np.concatenate, zip(*tables, strict=True)),
+    )
     cuts = {"train": slice(0, 30), "validation": slice(30, 34), "test": slice(34, 40)}
-    return Published(files, answers, x, y, cuts)
+    return Published(files, each_by_itself("ijcnn1", files), x, y, cuts)
 
 
 def of_organamnist(patch: pytest.MonkeyPatch) -> Published:
-    rng, found = np.random.default_rng(0), {}
-    for called, rows in {"train": 33, "val": 4, "test": 11}.items():
-        found[f"{called}_images"] = rng.integers(0, 256, (rows, 28, 28), np.uint8)
-        found[f"{called}_labels"] = (np.arange(rows, dtype=np.uint8) % 11)[:, None]
-    files = take(patch, "organamnist", {"organamnist.npz": npz(**found)})
-    images, labels = (
-        np.concatenate([found[f"{c}_{kind}"] for c in ("train", "val", "test")]) for kind in ("images", "labels")
-    )
+    rng, rows = np.random.default_rng(0), {"train": 33, "val": 4, "test": 11}
+    images = {part: rng.integers(0, 256, (count, 28, 28), np.uint8) for part, count in rows.items()}
+    labels = {part: (np.arange(count, dtype=np.uint8) % 11)[:, None] for part, count in rows.items()}
+    both = {f"{part}_{kind}": of[part] for kind, of in (("images", images), ("labels", labels)) for part in rows}
+    files, x = take(patch, "organamnist", [npz(**both)]), np.concatenate(list(images.values())).reshape(48, 784) / 255
     cuts = {"train": slice(0, 33), "validation": slice(33, 37), "test": slice(37, 48)}
-    answers = {datasets.KNOWN["organamnist"].url: files["organamnist.npz"]}
-    return Published(files, answers, images.reshape(48, 784) / 255, labels.ravel(), cuts)
+    answers = {KNOWN["organamnist"].url: files["organamnist.npz"]}
+    return Published(files, answers, x, np.concatenate(list(labels.values())).ravel(), cuts)
 
 
 SETS: dict[str, tuple[Callable[[pytest.MonkeyPatch], Published], Callable[[], Any]]] = {

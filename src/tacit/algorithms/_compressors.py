@@ -53,7 +53,7 @@ def top_k(share: float = 0.1) -> Compressor:
     return Compressor(packing, rounded, True, min(1.0, 4 * share))
 
 
-def random_k(share: float = 0.1) -> Compressor:
+def every_k(share: float = 0.1) -> Compressor:
     """Every few-th number of each array, from a place drawn anew in every round."""
     stride = max(2, round(1 / _share(share)))
 
@@ -80,7 +80,7 @@ def sign(block: int = 256) -> Compressor:
 
 
 COMPRESSORS: Mapping[str, Callable[..., Compressor]] = MappingProxyType(
-    {"int8": int8, "int4": int4, "top_k": top_k, "random_k": random_k, "sign": sign}
+    {"int8": int8, "int4": int4, "top_k": top_k, "every_k": every_k, "sign": sign}
 )
 """Kind -> its constructor."""
 

@@ -66,7 +66,7 @@ def compressed(
     not rounded (the module says how), and public parts, such as the mass of push-sum, are sent as they are.
 
     Kinds. "int8" and "int4" round to whole multiples of a scale. "top_k" sends the largest numbers with their places,
-    "random_k" every few-th number from a place drawn anew, "sign" signs and one size: these leave most of a message
+    "every_k" every few-th number from a place drawn anew, "sign" signs and one size: these leave most of a message
     out, and need memories of what was said before, as CHOCO-SGD has them, and then fixed and reliable links. Between
     two roles (a server and its clients) there are no memories, so that only "int8" and "int4" are for them.
 
@@ -78,15 +78,15 @@ def compressed(
 
     Args:
       algorithm: The method, with any objective and mechanism.
-      kind: "int8", "int4", "top_k", "random_k" or "sign".
+      kind: "int8", "int4", "top_k", "every_k" or "sign".
       memory: Whether differences to what was said before are sent, instead of models; by default for "top_k",
-        "random_k" and "sign", which cannot do without.
+        "every_k" and "sign", which cannot do without.
       gamma: With memories, how far an agent moves to what its neighbours are known by, above 0 and at most 1. The more
         is left out, the smaller it has to be, and models that grow without end say that it is too large. By default 1
-        for "int8" and "int4", 0.3 for "sign", the share that is sent for "random_k", and four times that for "top_k".
+        for "int8" and "int4", 0.3 for "sign", the share that is sent for "every_k", and four times that for "top_k".
       **settings: Of the kind. For "int8" and "int4": `stochastic`, whether rounding is drawn so that it is right on
         average (yes by default), and `block`, numbers that have one scale (256, for "int4" 64). For "top_k" and
-        "random_k": `share` of the numbers that is sent, above 0 and below 1 (0.1), for "random_k" rounded to one in so
+        "every_k": `share` of the numbers that is sent, above 0 and below 1 (0.1), for "every_k" rounded to one in so
         many. For "sign": `block` (256).
 
     Returns:
@@ -213,7 +213,7 @@ def _sent(algorithm: Algorithm, phase: Phase, state: State, views: Mapping[str, 
 
     try:
         return jax.eval_shape(made, state, views[phase.links])
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{algorithm.name!r} cannot have compressed messages: what it releases is not of a model's form ({error})"
         ) from error

@@ -57,6 +57,18 @@ def before_optimiser(step: LocalStep, mechanism: Mechanism) -> Mechanism:
     )
 
 
+def refuse_optimiser(step: Any, method: str, reason: str) -> None:
+    """Refuse an optimiser as the step of a method that has no use for one.
+
+    Args:
+      step: What was given.
+      method: Its name.
+      reason: Why not, and what to do instead.
+    """
+    if is_optimiser(step):
+        raise ConfigError(f"step of {method} is an optimiser; expected a number, or a function of the round: {reason}")
+
+
 class Stepping(Protocol):
     """What is known of a step here."""
 
@@ -75,6 +87,7 @@ def optimised(
     at: Callable[[State], Params],
     phase: int = 0,
     learns: Callable[[State, View], Array] | None = None,
+    trains: Callable[..., tuple[State, Tree]] | None = None,
 ) -> Algorithm:
     """Return a method whose learners step by an optimiser; without one, the method as it is.
 
@@ -86,9 +99,11 @@ def optimised(
       at: State of a learner -> parameters at which the gradient was taken.
       phase: Number of the phase that releases the gradient.
       learns: State and view -> whether the learner steps, besides that it is there and has data; None: it does.
+      trains: The compute of that phase with the optimiser's memory as a last argument, where it takes local steps by
+        it; None: as the phase has it.
     """
     if step.optimiser is None:
         return algorithm
     from tacit.algorithms.optimisers import with_memory
 
-    return with_memory(algorithm, step.optimiser, step.whole, at, phase, learns)
+    return with_memory(algorithm, step.optimiser, step.whole, at, phase, learns, trains)

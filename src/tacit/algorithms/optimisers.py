@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from tacit.algorithms.local_step import Optimiser
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.core.checks import positive, proportion
-from tacit.core.contract import Algorithm, Array, Outbox, Params, State, Tree, View
+from tacit.core.contract import Algorithm, Array, Batch, Key, Outbox, Params, State, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.core.extras import require
 from tacit.core.lifted import Carrying, lift
@@ -35,6 +35,7 @@ def with_memory(
     at: Callable[[State], Params],
     phase: int,
     learns: Callable[[State, View], Array] | None,
+    trains: Callable[..., tuple[State, Tree]] | None = None,
 ) -> Algorithm:
     """Return `tacit.algorithms.local_step.optimised` of a method that was made with an optimiser."""
     role, made = algorithm.phases[phase].source, algorithm.phases[phase].emit
@@ -51,8 +52,14 @@ def with_memory(
         state, outbox = made(carrying.state, update, view)
         return Carrying(state, memory), outbox
 
+    def compute(key: Key, carrying: Carrying, batch: Batch, view: View) -> tuple[Carrying, Tree]:
+        assert trains is not None
+        state, value = trains(key, carrying.state, batch, view, carrying.carried)
+        return Carrying(state, carrying.carried), value
+
     phases = list(lifted.phases)
-    phases[phase] = phases[phase]._replace(emit=emit)
+    whole_phase = phases[phase]
+    phases[phase] = whole_phase._replace(emit=emit, compute=whole_phase.compute if trains is None else compute)
     return lifted._replace(phases=tuple(phases))
 
 

@@ -79,6 +79,7 @@ class Board:
             "/api/runs/{id}/curves": self.curves,
             "/api/runs/{id}/graph": self.graph,
             "/api/runs/{id}/frames": self.frames,
+            "/api/runs/{id}/links": self.links,
             "/api/runs/{id}/agents/{number:int}": self.agent,
             "/api/runs/{id}/ledger": self.ledger,
             "/api/runs/{id}/data.csv": self.csv,
@@ -109,14 +110,18 @@ class Board:
     def frames(self, request: Request) -> Any:
         """Figures of its agents, round by round."""
         live, measure = self.runs.record(self._run(request)), request.query_params.get("measure", "loss")
-        last = number(request, "to", 0) if "to" in request.query_params else None
-        return graph_view.frames(live, measure, number(request, "from", 0), last)
+        return graph_view.frames(live, measure, number(request, "from", 0), optional(request, "to"))
+
+    def links(self, request: Request) -> Any:
+        """Its links that were not open, round by round."""
+        live = self.runs.record(self._run(request))
+        return graph_view.links(live, number(request, "from", 0), optional(request, "to"))
 
     def agent(self, request: Request) -> Any:
         """One of its agents."""
         run = self._run(request)
-        number = request.path_params["number"]
-        return graph_view.agent(self.runs.record(run), number, run.private, run.figures.get("epsilon"))
+        who, round_ = request.path_params["number"], optional(request, "round")
+        return graph_view.agent(self.runs.record(run), who, run.private, run.figures.get("epsilon"), round_)
 
     def ledger(self, request: Request) -> Any:
         """The privacy that it spent."""
@@ -178,6 +183,16 @@ def number(request: Request, name: str, default: int) -> int:
     if not (given.isascii() and given.isdigit() and len(given) < 16):
         raise HTTPException(400, f"{name} = {given[:40]!r}; expected a whole number from 0 on")
     return int(given)
+
+
+def optional(request: Request, name: str) -> int | None:
+    """Return a whole number of the query; None where it is not there.
+
+    Args:
+      request: What was asked.
+      name: Of the number.
+    """
+    return number(request, name, 0) if name in request.query_params else None
 
 
 def _answering(function: Asked) -> Callable[[Request], Any]:

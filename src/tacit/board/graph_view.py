@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.board.live_reader import LiveRecord, Network
+from tacit.board.live_reader import LINK_STATES, LiveRecord, Network
 from tacit.core.errors import ConfigError, ResultError
 
 MEASURES = ("loss", "disagreement", "mass", "cluster", "presence", "privacy")
@@ -45,9 +45,21 @@ def graph(live: LiveRecord | None) -> dict[str, Any]:
         "nodes": [{"id": k, "label": a, "cluster": b, "size": c} for k, (a, b, c) in enumerate(each)],
         "links": network.links.tolist(),
         "left_out": network.left_out,
+        "link_states": link_states(live),
         "measures": [name for name in MEASURES if name in known],
         "rounds": [at for at, _ in live.frames],
     }
+
+
+def link_states(live: LiveRecord) -> list[str]:
+    """Return the states besides open that links of a run can be in: those that it knew of, and those that were seen.
+
+    Args:
+      live: What its live file holds.
+    """
+    known = network_of(live).states
+    seen = {state for states in live.links.values() for state, places in states.items() if places.size}
+    return [state for state in LINK_STATES if state in known or state in seen]
 
 
 def frames(live: LiveRecord | None, measure: str, first: int, last: int | None) -> dict[str, Any]:
@@ -71,6 +83,7 @@ def frames(live: LiveRecord | None, measure: str, first: int, last: int | None) 
     seen = np.concatenate([values[np.isfinite(values)] for values in all_]) if all_ else np.zeros(0)
     return {
         "measure": measure,
+        "link_states": link_states(live),
         "rounds": [at for at, _ in kept],
         "low": float(seen.min()) if seen.size else None,
         "high": float(seen.max()) if seen.size else None,
@@ -84,7 +97,30 @@ def _values(network: Network, found: dict[str, NDArray[np.float64]], measure: st
     return found.get(measure, np.full(len(network.labels), np.nan))
 
 
-def agent(live: LiveRecord | None, number: int, private: bool, epsilon: float | None) -> dict[str, Any]:
+def links(live: LiveRecord | None, first: int, last: int | None) -> dict[str, Any]:
+    """Return the links that were not open after each recorded round, by their places among those of `graph`.
+
+    Args:
+      live: What a run's live file holds.
+      first: The first round.
+      last: The last one; None: that of the run.
+    """
+    network_of(live)
+    assert live is not None
+    found, told = list[dict[str, Any]](), 0
+    for at, states in live.links.items():
+        if at < first or (last is not None and at > last):
+            continue
+        told += sum(places.size for places in states.values())
+        if found and told > MOST_VALUES:  # the rest is asked for next
+            break
+        found.append({"round": at, "states": {state: places.tolist() for state, places in states.items()}})
+    return {"rounds": found}
+
+
+def agent(
+    live: LiveRecord | None, number: int, private: bool, epsilon: float | None, round_: int | None = None
+) -> dict[str, Any]:
     """Return what is known of one agent, or of one group of them.
 
     Args:
@@ -92,6 +128,7 @@ def agent(live: LiveRecord | None, number: int, private: bool, epsilon: float | 
       number: Of the node.
       private: Whether the method promises anything.
       epsilon: That the run has spent by now.
+      round_: States of links are those of the last recorded round up to this one; None: of the last one.
     """
     network = network_of(live)
     assert live is not None
@@ -103,9 +140,9 @@ def agent(live: LiveRecord | None, number: int, private: bool, epsilon: float | 
         for name in ("loss", "disagreement")
     }
     senders, receivers = network.links[:, 0], network.links[:, 1]
+    states = _states(live, network, round_)
+    sent, heard = states[senders == number].tolist(), states[receivers == number].tolist()
     out, into = receivers[senders == number].tolist(), senders[receivers == number].tolist()
-    last = live.frames[-1][1] if live.frames else {}
-    there = last.get("presence")
     return {
         "id": number,
         "label": network.labels[number],
@@ -113,29 +150,46 @@ def agent(live: LiveRecord | None, number: int, private: bool, epsilon: float | 
         "curve": {"rounds": rounds, **curve},
         "out": out,
         "into": into,
-        "links": [{"to": to, "state": _state(there, number, to)} for to in out],
+        "links": [{"to": to, "state": state} for to, state in zip(out, sent, strict=True)],
+        "heard": [{"from": k, "state": state} for k, state in zip(into, heard, strict=True)],
         "released": _released(live, number, private, epsilon, network.sizes[number]),
     }
 
 
-def _state(there: NDArray[np.float64] | None, number: int, to: int) -> str:
-    """Return whether a link carried anything in the last round: not where one of its ends was away."""
-    return "dead" if there is not None and (there[number] == 0 or there[to] == 0) else "open"
+def _states(live: LiveRecord, network: Network, round_: int | None) -> NDArray[np.str_]:
+    """Return the state of each link in a recorded round."""
+    known = [at for at in live.links if round_ is None or at <= round_]
+    found = np.full(len(network.links), "open", "<U12")
+    for state, places in live.links.get(max(known), {}).items() if known else ():
+        found[places] = state
+    return found
 
 
 def _released(live: LiveRecord, number: int, private: bool, epsilon: float | None, size: int) -> dict[str, Any]:
     last = live.frames[-1] if live.frames else (0, {})
     own = last[1].get("privacy")
     spent = epsilon if own is None else float(own[number])
+    times = _times(last, number)
     of = "this agent" if size == 1 else f"each of these {size:,} agents"
     if not private:
         words = f"What {of} sends is computed from its data, and no noise protects it."
-    elif "presence" in last[1]:
-        words = f"In every round in which it was there, {of} released a value with noise on it."
+    elif "presence" in last[1] or "releases" in last[1]:
+        words = f"In every round in which it took part, {of} released a value with noise on it."
     else:
         words = f"In every round {of} released a value with noise on it, and its neighbours see nothing else."
+    if times is None:
+        words += " In how many rounds was not noted."
     if private and own is not None:
         words += " Epsilon is that of its own record that has lost most."
     elif private:
         words += " Epsilon is that of the record that has lost most in the whole run: this one lost no more."
-    return {"times": last[0], "words": words, "epsilon": spent if private else None}
+    return {"times": times, "words": words, "epsilon": spent if private else None}
+
+
+def _times(last: tuple[int, dict[str, NDArray[np.float64]]], number: int) -> int | None:
+    """Return in how many rounds up to the last recorded one a node has released something; None: it is not known."""
+    at, known = last
+    if "releases" not in known:
+        return None if "presence" in known else at
+    times = known["releases"][number]
+    return round(float(times)) if np.isfinite(times) else None

@@ -15,13 +15,14 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.errors import ResultError
 from tacit.results.live.log import VERSION
+from tacit.results.live.parts import LinkState
 
 HEAD, TAIL = 2**20, 2**16
 """Bytes of a header at most; of the end of a file in which its last state is looked for first."""
@@ -29,6 +30,7 @@ MOST_BYTES = 2**28
 """Of a file that are read."""
 MOST_NODES = 10**6
 FIGURES = ("loss", "accuracy", "regret", "consensus", "bits", "epsilon")
+LINK_STATES: tuple[str, ...] = get_args(LinkState)
 Values = NDArray[np.float64]
 
 
@@ -177,6 +179,8 @@ class Network:
     """(links, 2) sender and receiver."""
     left_out: int
     """Links that are too many to be drawn."""
+    states: list[str]
+    """That links can be in besides open, as far as the run knew."""
 
 
 class LiveRecord:
@@ -195,6 +199,8 @@ class LiveRecord:
         """Name -> round -> mean, or mean, low and high."""
         self.frames: list[tuple[int, dict[str, Values]]] = []
         """Rounds, and figures of all nodes by name."""
+        self.links: dict[int, dict[str, NDArray[np.int64]]] = {}
+        """Round -> state -> places of the links that were in it; all others were open."""
 
     def refresh(self) -> None:
         """Read the lines that were added since the last time."""
@@ -244,6 +250,10 @@ class LiveRecord:
             return
         nodes = len(self.network.labels)
         self.frames.append((at, {name: _values(line, nodes) for name, line in measures.items()}))
+        links = found.get("links")
+        if isinstance(links, dict):
+            most = len(self.network.links)
+            self.links[at] = {state: _places(links[state], most) for state in LINK_STATES if state in links}
 
 
 def _values(line: Any, nodes: int) -> Values:
@@ -252,6 +262,12 @@ def _values(line: Any, nodes: int) -> Values:
     given = [finite_or_none(value) for value in (line if isinstance(line, list) else [])[:nodes]]
     found[: len(given)] = [math.nan if value is None else value for value in given]
     return found
+
+
+def _places(line: Any, most: int) -> NDArray[np.int64]:
+    """Return places of links."""
+    given = line if isinstance(line, list) else []
+    return np.array([k for each in given if (k := count(each)) is not None and k < most], np.int64)
 
 
 def _network(given: Mapping[str, Any]) -> Network | None:
@@ -264,8 +280,9 @@ def _network(given: Mapping[str, Any]) -> Network | None:
         for pair in links
         if isinstance(pair, list) and len(pair) == 2 and all(count(end) is not None and end < nodes for end in pair)
     ]
-    labels, clusters, sizes = (
-        found if isinstance(found := given.get(name), list) else [] for name in ("labels", "clusters", "sizes")
+    labels, clusters, sizes, states = (
+        found if isinstance(found := given.get(name), list) else []
+        for name in ("labels", "clusters", "sizes", "states")
     )
     return Network(
         agents,
@@ -275,4 +292,5 @@ def _network(given: Mapping[str, Any]) -> Network | None:
         [(count(sizes[k]) if k < len(sizes) else None) or 1 for k in range(nodes)],
         np.array(pairs, np.int64).reshape(-1, 2),
         count(given.get("left_out")) or 0,
+        [state for state in LINK_STATES if state in states],
     )

@@ -27,6 +27,7 @@ from tacit.cli.sweep import sweep
 from tacit.core.errors import TacitError
 
 if TYPE_CHECKING:
+    from tacit.experiments.build import Problem
     from tacit.experiments.execute import Outcome
     from tacit.interop.trackers import Tracker
     from tacit.results import Comparison
@@ -46,9 +47,10 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(peer.app, name="peer")
 app.add_typer(swarm.app, name="swarm")
 
-SMALL = 4096
-"""Agents in all repeats up to which JAX is started with one thread, unless the user says otherwise: their rounds are
-faster so, and the process of a command runs nothing else."""
+SMALL, LIGHT = 4096, 2**18
+"""Agents in all repeats, and parameters times records of a batch, up to which JAX is started with one thread, unless
+the user says otherwise: their rounds are faster so (`benchmarks.agent_loops`), and the process of a command runs
+nothing else."""
 
 Out = Annotated[Path | None, typer.Option(help="Directory to write; made if it is not there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the first repeat.")]
@@ -223,7 +225,7 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Tr
     problem = build(config, strict=False)
     settings = config.run
     agents = problem.stream(settings.seed).agents
-    if agents * settings.repeats <= SMALL and "NPROC" not in os.environ and settings.devices in (None, 1):
+    if _fits_one_thread(problem) and "NPROC" not in os.environ and settings.devices in (None, 1):
         os.environ.setdefault("PJRT_NPROC", "1")
     planned = problem.references
     beside = f" and {counted(len(planned.runs), 'reference')}" if planned.runs else ""
@@ -256,6 +258,17 @@ def _execute(config: Any, out: Path | None, default: Path, trackers: Sequence[Tr
             say(f"note: there is no model of {record.label}: {record.model}", err=True)
     _say_where(out)
     return outcome
+
+
+def _fits_one_thread(problem: Problem) -> bool:
+    """Return whether rounds are so light that a second thread would only get in their way."""
+    from tacit.runtime import foretold, model_size
+    from tacit.streams.stream import places_in
+
+    settings, stream = problem.config.run, problem.stream(problem.config.run.seed)
+    spec = stream.batch_spec()
+    work = model_size(foretold(problem.objective, spec)) * places_in(spec)[0]
+    return stream.agents * settings.repeats <= SMALL and work <= LIGHT
 
 
 def _writable(asked: Path | None, default: Path) -> Path | None:

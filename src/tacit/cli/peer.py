@@ -57,7 +57,7 @@ def request(
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:
     """Make a key, which stays here, and a request for a certificate; also to renew one."""
-    from tacit.peer.identity.identity import request as ask
+    from tacit.peer.identity.enrolment import request as ask
 
     asked = ask(name, out)
     say(f"send {asked.csr} to the authority; the key {asked.key} stays here")
@@ -95,8 +95,8 @@ def install(
     out: Annotated[Path, typer.Option(help="The peer's identity directory.")] = Path("identity"),
 ) -> None:
     """Put a certificate beside its key, or a newer revocation list; a running peer takes it up without a restart."""
+    from tacit.peer.identity.enrolment import install as put
     from tacit.peer.identity.identity import identity_files
-    from tacit.peer.identity.identity import install as put
     from tacit.peer.identity.pem_files import read_file
     from tacit.peer.identity.revocation import install_list, is_list
 

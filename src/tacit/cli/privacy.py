@@ -91,7 +91,9 @@ def explain(
     clip: Annotated[float | None, typer.Option(help="Bound of a record's gradient. Default with laplace: 1.")] = None,
     norm: Annotated[str | None, typer.Option(help="In which it is clipped: l2, l1 or linf.")] = None,
     perturbs: Annotated[str | None, typer.Option(help="Value that gets the noise: gradient, update or model.")] = None,
-    adjacency: Annotated[str | None, typer.Option(help="Unit that is hidden: record, component or dataset.")] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="Unit that is hidden: record, component, dataset or agent.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what an algorithm promises with a mechanism, on what that stands, and what its text claims."""

@@ -232,6 +232,12 @@ class EvaluateSettings(Section):
     """Rows of a file of their own instead, with the columns of that of [stream]."""
     unknown: Unknown = "refuse"
     """Words in that file which no row of [stream] has: refused, or none of a column's categories."""
+    choose: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the held-out rows that chooses the best models of a run, which the others judge."""
+    patience: int | None = Field(default=None, ge=1)
+    """Looks in a row that found no better models, after which a run ends; without it all rounds are run."""
+    public: bool = False
+    """Whether the rows that choose are nobody's secret: methods that promise privacy are refused otherwise."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -242,6 +248,9 @@ class EvaluateSettings(Section):
             raise ValueError(f"{given[0]} is about a share; a file's rows are all held out; remove it")
         if self.file is None and "unknown" in self.model_fields_set:
             raise ValueError("unknown is about a file; a word that only held-out rows have is ignored; remove it")
+        alone = sorted({"patience", "public"} & self.model_fields_set)
+        if self.choose is None and alone:
+            raise ValueError(f"{alone[0]} is about the best models; say choose = 0.5, say, or remove it")
         if self.by == "time" and self.seed is not None:
             raise ValueError('seed has no effect with by = "time"; remove it')
         return self

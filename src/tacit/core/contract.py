@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from tacit.core.correlation import Correlation, Memory
+from tacit.core.lazy import lazy_exports
 from tacit.core.mechanism import (
     Adjacency,
     Clip,
     Distribution,
     Extent,
     Mechanism,
+    Memory,
     Noise,
     Requirement,
     Spread,
@@ -46,7 +47,8 @@ from tacit.core.messages import (
     share,
 )
 
-if TYPE_CHECKING:  # a running peer loads packings where its messages are packed
+if TYPE_CHECKING:  # a running peer loads these where its messages are packed, or its noise has a memory
+    from tacit.core.correlation import Correlation
     from tacit.core.packing import Packing
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "share",
     "unprotected",
 ]
+__getattr__ = lazy_exports(__package__, {"correlation": "Correlation"})[0]
 
 
 class PrivacyStatement(NamedTuple):

@@ -11,22 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.mechanism import Memory
 from tacit.core.messages import Array, Tree
 
 LARGEST_UNIT = 40.0
 """No unit Gaussian is larger: a chance of 1e-349."""
-
-
-class Memory(NamedTuple):
-    """What an agent keeps of its noise from one release to the next: a secret of the rank of its key."""
-
-    releases: Array
-    """Made so far."""
-    kept: Tree
-    """Per leaf of the value (vectors, ...): sums of past noise, in units of its scale."""
-
-    def __repr__(self) -> str:
-        return "Memory(secret)"  # a traceback or a log may show it
 
 
 class Correlation(NamedTuple):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax.numpy as jnp
 
-from tacit.core.correlation import Correlation
 from tacit.core.errors import ConfigError, ContractError
 from tacit.core.messages import Array, Tree, View
+
+if TYPE_CHECKING:
+    from tacit.core.correlation import Correlation
 
 Distribution = Literal["laplace", "gaussian", "bounded_laplace"]
 """Law of the noise."""
@@ -42,6 +44,18 @@ Requirement = Literal[
 ]
 """hears_itself: every agent gives its own value a weight above 0. several_senders: no agent hears exactly one
 other, whose masks would have nothing to cancel against."""
+
+
+class Memory(NamedTuple):
+    """What an agent keeps of its noise from one release to the next: a secret of the rank of its key."""
+
+    releases: Array
+    """Made so far."""
+    kept: Tree
+    """Per leaf of the value (vectors, ...): sums of past noise, in units of its scale."""
+
+    def __repr__(self) -> str:
+        return "Memory(secret)"  # a traceback or a log may show it
 
 
 class Noise(NamedTuple):
@@ -79,10 +93,12 @@ class Clip(NamedTuple):
     Args:
       bound: Largest norm of a record's gradient.
       norm: In which it is measured; linf clips each coordinate by itself.
+      of: Whose gradient: that of each record, or the mean over all of an agent's records as a whole.
     """
 
     bound: float
     norm: Literal["l2", "l1", "linf"] = "l2"
+    of: Literal["record", "agent"] = "record"
 
 
 class Mechanism(NamedTuple):
@@ -147,12 +163,17 @@ class Mechanism(NamedTuple):
         if self.decay != 1:
             settings.append(f"decay={self.decay:g}")
         if self.clip is not None:
-            settings.append(f"clip={self.clip.bound:g} {self.clip.norm}")
+            settings.append(f"clip={self.clip.bound:g} {self.clip.norm}{' of the agent' * (self.clip.of == 'agent')}")
         if self.distribution is not None:
             settings.append(f"on {self.perturbs}")
         if self.adjacency != "record":
             settings.append(f"adjacency={self.adjacency}")
         return f"{self.name}({', '.join(settings)})" if settings else self.name
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether values are released as they are."""
+        return self.distribution is None and self.spread != "masked"
 
     @property
     def per_slot(self) -> bool:

@@ -140,6 +140,8 @@ class Largest(NamedTuple):
 class EveryFew(NamedTuple):
     """Every few-th number, from one place on; the others are 0.
 
+    Which numbers these are takes one place to say, as the places of a random subset would not.
+
     Args:
       stride: From each number that is written to the next.
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,20 +15,34 @@ import jax
 import numpy as np
 
 from tacit import runtime
+from tacit.config.brokers import (
+    KafkaStream,
+    SqlStream,
+    data_base,
+    kafka_access,
+    mqtt_access,
+    readable,
+)
 from tacit.config.job import Job
 from tacit.config.peer import PeerSettings, load_peer
 from tacit.config.sections import located
-from tacit.core.errors import ConfigError, TacitError
+from tacit.config.stream import FileStream, PushStream
+from tacit.core.errors import ConfigError, DataError, TacitError
 from tacit.deploy.assignment import plan_of
-from tacit.deploy.readiness import readiness
+from tacit.deploy.ledger_register import check_store
+from tacit.deploy.readiness import check_budget, check_data, running
 from tacit.graphs import Graph, Topology
 from tacit.peer.identity.identity import Identity, IdentityFiles, expiry_warning, identity_files, load_identity
 from tacit.peer.identity.pem_files import load_certificates
 from tacit.peer.identity.revocation import load_list
+from tacit.peer.node.assignment import Plan
+from tacit.peer.transport.doors import listening
 from tacit.privacy.noise import hides
 
 LOOKED_AT = 1000
 """Rounds of a schedule that are looked at, or as many as the peers do."""
+REACHED = 3.0
+"""Seconds for a broker or data base to answer."""
 
 
 class CheckReport(NamedTuple):
@@ -234,3 +250,98 @@ def _suggest(
         report.faults.append(f"{line}, {why}")
     else:
         report.lines.append(line)
+
+
+# -- this host ---------------------------------------------------------------------------------------------------------
+
+
+def readiness(settings: PeerSettings, plan: Plan) -> tuple[list[str], list[str]]:
+    """Look at everything on this host that a start needs.
+
+    Args:
+      settings: The peer's checked settings.
+      plan: Its assignment.
+
+    Returns:
+      What is to be known, and what keeps the peer from starting or from learning.
+    """
+    lines: list[str] = []
+    faults: list[str] = []
+    for look in (check_budget, check_data, _check_reach, _check_folders, _check_ports):
+        try:
+            lines += [f"{settings.peer.name}: {line}" for line in look(settings, plan)]
+        except TacitError as error:
+            faults.append(f"{settings.peer.name}: {error}")
+    return lines, faults
+
+
+def _check_reach(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse files and libraries that are missing; say whether broker or data base can be reached from here."""
+    stream = settings.stream
+    if isinstance(stream, PushStream | FileStream) or plan.role != plan.algorithm.learner:
+        return
+    for key in ("password_file", "private_key", "url_file"):
+        path = getattr(stream, key, None)
+        if path is not None and readable(settings, key, path).stat().st_mode & 0o077:
+            yield f"warning: [stream] {key} = {path!r}: others on this host can read it; chmod 600 it"
+    try:
+        if isinstance(stream, SqlStream):
+            engine = data_base(settings, stream).engine()
+            try:
+                data_base(settings, stream).probe(engine)
+            finally:
+                engine.dispose()
+            return
+        if isinstance(stream, KafkaStream):
+            from tacit.peer.sources.kafka import kafka_library
+
+            kafka_library()
+            kafka_access(settings, stream)
+        else:
+            mqtt_access(settings, stream).client()
+        _knock(stream.addresses)
+    except DataError as error:
+        yield f"warning: {error}; the peer starts all the same, and learns when it answers"
+
+
+def _knock(addresses: list[str]) -> None:
+    """Open a connection to one of several addresses, and close it."""
+    reasons = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACHED).close()
+            return
+        except (OSError, UnicodeError) as error:
+            reasons.append(f"{address} ({getattr(error, 'strerror', None) or error})")
+    raise DataError(f"[stream]: no broker can be reached: {', '.join(reasons)}")
+
+
+def _check_folders(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse a store that is not this peer's, or a place where nothing can be written."""
+    check_store(settings)
+    places = [settings.store] if settings.witness is None else [settings.store, settings.witness]
+    for place in places:
+        folder = next(above for above in place.parents if above.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"{place} cannot be written: {folder} is no folder of this user; let the peer write there"
+            )
+    yield from ()
+
+
+def _check_ports(settings: PeerSettings, plan: Plan) -> Iterator[str]:
+    """Refuse ports that others listen at."""
+    pid = running(settings)
+    if pid is not None:
+        yield f"it runs already, as process {pid}; its ports were not tried"
+        return
+    for key, where, number in settings.doors:
+        if number:
+            try:
+                listening(where, number).close()
+            except OSError as error:
+                raise ConfigError(
+                    f"{settings.file}: {key}: cannot listen at {where}:{number} ({error.strerror}); choose a free port "
+                    "of this host"
+                ) from error

@@ -19,11 +19,8 @@ from tacit.config.peer import PeerSettings
 from tacit.config.sections import toml_text
 from tacit.config.stream import FileStream
 from tacit.core.errors import ConfigError, DataError, TacitError
-from tacit.deploy.feeds import check_reach
-from tacit.deploy.ledger_register import check_store
 from tacit.peer.machine.releases import BookedReleaser
 from tacit.peer.node.assignment import Plan
-from tacit.peer.transport.doors import listening
 from tacit.privacy.accounting import Account
 from tacit.privacy.charges import Held
 from tacit.privacy.events import Event, Loss, fresh
@@ -37,26 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOKED_AT = 100
 """Lines of a data file that are read before a start, at most."""
-
-
-def readiness(settings: PeerSettings, plan: Plan) -> tuple[list[str], list[str]]:
-    """Look at everything on this host that a start needs.
-
-    Args:
-      settings: The peer's checked settings.
-      plan: Its assignment.
-
-    Returns:
-      What is to be known, and what keeps the peer from starting or from learning.
-    """
-    lines: list[str] = []
-    faults: list[str] = []
-    for look in (check_budget, check_data, _check_reach, _check_folders, _check_ports):
-        try:
-            lines += [f"{settings.peer.name}: {line}" for line in look(settings, plan)]
-        except TacitError as error:
-            faults.append(f"{settings.peer.name}: {error}")
-    return lines, faults
 
 
 # -- the budget --------------------------------------------------------------------------------------------------------
@@ -195,44 +172,6 @@ def _first_rows(path: Path, reader: CsvRows | JsonRows) -> list[Row]:
             raise DataError(f"{path}: no complete header line; name the columns in its first line")
         lines = file.lines(reader, header, header.start, header.lines, skipping=False)
         return [line.row for line in itertools.islice(lines, LOOKED_AT) if line.row is not None]
-
-
-def _check_reach(settings: PeerSettings, plan: Plan) -> Iterator[str]:
-    if plan.role == plan.algorithm.learner:
-        yield from check_reach(settings)
-
-
-# -- store and ports ---------------------------------------------------------------------------------------------------
-
-
-def _check_folders(settings: PeerSettings, plan: Plan) -> Iterator[str]:
-    """Refuse a store that is not this peer's, or a place where nothing can be written."""
-    check_store(settings)
-    places = [settings.store] if settings.witness is None else [settings.store, settings.witness]
-    for place in places:
-        folder = next(above for above in place.parents if above.exists())
-        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            raise ConfigError(
-                f"{place} cannot be written: {folder} is no folder of this user; let the peer write there"
-            )
-    yield from ()
-
-
-def _check_ports(settings: PeerSettings, plan: Plan) -> Iterator[str]:
-    """Refuse ports that others listen at."""
-    pid = running(settings)
-    if pid is not None:
-        yield f"it runs already, as process {pid}; its ports were not tried"
-        return
-    for key, where, number in settings.doors:
-        if number:
-            try:
-                listening(where, number).close()
-            except OSError as error:
-                raise ConfigError(
-                    f"{settings.file}: {key}: cannot listen at {where}:{number} ({error.strerror}); choose a free port "
-                    "of this host"
-                ) from error
 
 
 def running(settings: PeerSettings) -> int | None:

@@ -36,7 +36,7 @@ from tacit.deploy.member import LONGEST_STOP, MemberSettings
 from tacit.deploy.rehearsal import plan_for, refuse_channel, roster, with_lies
 from tacit.experiments import Problem
 from tacit.peer.identity.authority import init_ca, issue
-from tacit.peer.identity.identity import install, request
+from tacit.peer.identity.enrolment import install, request
 from tacit.results.store import config_bytes
 
 EXPERIMENT, LIARS = "experiment.toml", "liars.toml"

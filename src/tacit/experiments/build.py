@@ -16,6 +16,7 @@ from tacit.config.sections import Place, in_words_of_a_file, located
 from tacit.core import limits
 from tacit.core.contract import Algorithm, Objective
 from tacit.core.errors import DataError, RequirementError, TacitError
+from tacit.experiments.choosing import Choosing, apart
 from tacit.experiments.private import planned
 from tacit.experiments.references import References, made, references_of, with_constant
 from tacit.experiments.tables import Tabular, seeded
@@ -59,6 +60,8 @@ class Problem:
     one that cannot run stops everything."""
     held_out: HeldOut | None = None
     """Rows that final models are judged by."""
+    choosing: Choosing | None = None
+    """Rows that choose the best models of each run, which are then its final ones; None: the last are."""
 
     def liars_of(self, seed: int) -> dict[int, Attack]:
         """Return the agents that lie, by number, and how.
@@ -168,8 +171,9 @@ class Problem:
         from tacit.simulator import simulate
 
         settings = self.config.run
+        best = None if self.choosing is None else self.choosing.best(algorithm.objective)
         with limits.memory(settings.memory), in_words_of_a_file():
-            return simulate(
+            run = simulate(
                 algorithm,
                 self.graph,
                 self.stream,
@@ -179,12 +183,14 @@ class Problem:
                 channel=self.channel,
                 dtype=settings.dtype,
                 node_loss=settings.node_loss,
+                record={} if best is None else {"held_out": best},
                 record_every=settings.record_every,
                 progress=progress,
                 devices=settings.devices,
                 liars=self.liars_of(settings.seed),
                 watch=watch,
             )
+        return run if best is None or best.models is None else best.of(run)
 
     def _listed(self) -> list[tuple[Algorithm, str, dict[str, Any]]]:
         """Return what is run: method, label and settings as they would stand in a file."""
@@ -256,8 +262,8 @@ def _built(config: Config, strict: bool) -> Problem:
     plan = None
     if config.privacy is not None:
         config, plan = planned(config, config.privacy, stream(config.run.seed))
-    held_out = None if tabular is None else tabular.held_out
-    bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan, None, held_out)
+    held = apart(config.evaluate, None if tabular is None else tabular.held_out, config.run.seed)
+    bare = Problem(config, _there(config.graph, graph, stream), stream, objective, (), channel, plan, None, *held)
     for common in (bare.graph, bare.stream, bare.liars_of):  # whose faults are no method's
         common(config.run.seed)
     kept: list[tuple[Choice, str, Algorithm]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
+import jax
 import numpy as np
 
 from tacit.config.choices import Choice, parameters, task_of
@@ -12,7 +13,9 @@ from tacit.config.experiment import Config
 from tacit.config.experiment_sections import AlgorithmSettings, Privacy, PrivacySettings
 from tacit.config.methods import choose_method
 from tacit.config.sections import located
-from tacit.core.errors import TacitWarning
+from tacit.core.contract import Batch
+from tacit.core.errors import ConfigError, TacitWarning
+from tacit.objectives.registry import OWN_OBJECTIVES
 from tacit.privacy.planning import Plan, plan
 from tacit.streams import Stream
 
@@ -83,9 +86,11 @@ def _plan(config: Config, asked: PrivacySettings, stream: Stream) -> Plan:
     y = spec.y
     batch = int(y.shape[0]) if y.ndim else 1
     task, classes = task_of(config.objective)
+    features = int(np.prod(spec.x.shape[y.ndim :]))
+    _refuse_networks(config, asked, spec, features * (classes or 1))
     return plan(
         records=batch * config.run.rounds,
-        features=int(np.prod(spec.x.shape[y.ndim :])),
+        features=features,
         epsilon=asked.epsilon,
         delta=asked.delta,
         owners=stream.agents,
@@ -95,6 +100,23 @@ def _plan(config: Config, asked: PrivacySettings, stream: Stream) -> Plan:
         strategy=asked.strategy,
         rounds=config.run.rounds,
         participation=participation(stream, config.run.rounds),
+    )
+
+
+def _refuse_networks(config: Config, asked: PrivacySettings, spec: Batch, parameters: int) -> None:
+    """Refuse a model of the user's own that is not one number for each feature (and class)."""
+    choice = config.objective
+    if choice.kind not in OWN_OBJECTIVES:
+        return
+    objective = choice.function(**choice.arguments())
+    found = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lambda: objective.initial(spec))))
+    if found == parameters:
+        return
+    raise ConfigError(
+        f"epsilon = {asked.epsilon:g} plans for linear models, here of {parameters:,} parameters, and {choice.kind!r} "
+        f"has {found:,}: the account would hold, but neither step nor clip would fit; leave [privacy] out, and give "
+        f'the algorithm a step and mechanism = {{ kind = "correlated", epsilon = {asked.epsilon:g}, '
+        f"delta = {asked.delta:g}, rounds = {config.run.rounds}, clip = 1.0 }}"
     )
 
 

@@ -149,7 +149,7 @@ def cnn(
         return network.first(seed, jax.dtypes.canonicalize_dtype(dtype))
 
     loss = PenalisedLoss(NetworkLoss(network), Regulariser(l2=l2))
-    return Objective("cnn", loss, initial, MeanLoss(network, _is_largest), predict=network)
+    return Objective("cnn", loss, initial, MeanLoss(network, _is_largest), predict=network, task="multiclass")
 
 
 def _is_largest(prediction: Array, y: Array) -> Array:

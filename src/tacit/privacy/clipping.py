@@ -89,7 +89,7 @@ class GradientParts(NamedTuple):
     """Of the parameters alone: it needs no clip and no noise. None where there is none, or it cannot be told apart."""
 
 
-def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
+def gradient_parts(objective: Objective, clip: Clip | None, several: bool = False) -> GradientParts:
     """Split an objective's gradient into its records' clipped mean and the regulariser's part.
 
     Replacing a record moves the mean by 2 bound / h at most, over the h places of the batch (`records_in`) or over as
@@ -97,9 +97,14 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
     present. The regulariser of a `Separable` loss depends on the parameters alone and stays apart; of any other loss
     the whole is clipped.
 
+    Of a clip of the agent's whole contribution (`Clip.of`) the mean is clipped, and no record by itself: whatever the
+    records are, it moves by 2 bound at most.
+
     Args:
       objective: Loss and regulariser.
       clip: Bound (2^-30 to 2^30) and norm; None leaves gradients as they are, and all in `data`.
+      several: Whether the caller releases the mean of several such means, and clips that itself where the clip is of
+        the whole contribution; here it is then left as it is.
 
     Returns:
       The functions `data(params, batch, over=None, key=None)` and `penalty(params)`.
@@ -114,14 +119,23 @@ def gradient_parts(objective: Objective, clip: Clip | None) -> GradientParts:
     if clip is None:
         return GradientParts(lambda params, batch, over=None, key=None: gradient(params, batch, key), None)
     penalty = jax.grad(loss.regulariser) if isinstance(loss, Separable) else None
-    mean = _clipped_gradients(_learnt(objective, apart=True), clip)
+    mean = _clipped_gradients(_learnt(objective, apart=True), clip, several)
     if objective.training is None:
         return GradientParts(lambda params, batch, over=None, key=None: mean(params, batch, over), penalty)
     return GradientParts(mean, penalty)
 
 
-def _clipped_gradients(loss: Callable[..., Array], clip: Clip) -> Callable[..., Params]:
+def _clipped_gradients(loss: Callable[..., Array], clip: Clip, several: bool) -> Callable[..., Params]:
     """Make the mean over a batch of each record's clipped gradient, by the way that the model's size asks for."""
+    if clip.of == "agent":
+        _check(clip)
+        of_all = jax.grad(loss)
+
+        def whole(params: Params, batch: Batch, over: Array | None = None, key: Key | None = None) -> Params:
+            gradient = of_all(params, batch, key)
+            return gradient if several else _clip(gradient, clip)
+
+        return whole
     formed = clipped_mean(jax.grad(loss), clip)
 
     def mean(params: Params, batch: Batch, over: Array | None = None, key: Key | None = None) -> Params:
@@ -163,11 +177,11 @@ def _learnt(objective: Objective, apart: bool) -> Callable[..., Array]:
 
 
 def clipped_mean(of_one: Callable[..., Tree], clip: Clip) -> Callable[..., Tree]:
-    """Make the mean over a batch of a function of one record, with each record's value clipped.
+    """Make the mean over a batch of a function of one record, with each record's value clipped, or the mean as a whole.
 
     Args:
       of_one: (parameters, record) -> a tree of floating arrays; with a key for the mean, (parameters, record, key).
-      clip: Bound (2^-30 to 2^30) and norm of each record's value.
+      clip: Bound (2^-30 to 2^30) and norm of each record's value, or of the mean (`Clip.of`).
 
     Returns:
       A function of (parameters, batch, over=None, key=None): the mean over the places of the batch, or over `over`
@@ -183,9 +197,12 @@ def clipped_mean(of_one: Callable[..., Tree], clip: Clip) -> Callable[..., Tree]
     """
     bounded = clip
     _check(bounded)
+    as_it_is: Callable[[Tree], Tree] = lambda value: value  # noqa: E731
+    within: Callable[[Tree], Tree] = lambda value: _clip(value, bounded)  # noqa: E731
+    of_each, of_all = (as_it_is, within) if bounded.of == "agent" else (within, as_it_is)
 
     def of_record(params: Params, record: Batch, *key: Key) -> Tree:
-        clipped = _clip(of_one(params, record, *key), bounded)
+        clipped = of_each(of_one(params, record, *key))
         weight = getattr(record, "weight", None)
         if weight is None:
             return clipped
@@ -195,14 +212,14 @@ def clipped_mean(of_one: Callable[..., Tree], clip: Clip) -> Callable[..., Tree]
         places = records_in(batch)
         count = places if over is None else over
         if jnp.ndim(getattr(batch, "y", 0)) == 0:
-            return of_record(params, batch) if key is None else of_record(params, batch, key)
+            return of_all(of_record(params, batch) if key is None else of_record(params, batch, key))
         keys = () if key is None else (jax.random.split(key, places),)
 
         def of_some(some: tuple[Batch, tuple[Key, ...]]) -> Tree:
             return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), _of_each(of_record, params, some[0], *some[1]))
 
         one = jax.eval_shape(of_record, params, *_first((batch, *keys)))
-        return _over(in_blocks(of_some, (batch, keys), records_at_once(one)), count)
+        return of_all(_over(in_blocks(of_some, (batch, keys), records_at_once(one)), count))
 
     return mean
 
@@ -213,6 +230,8 @@ def _over(summed: Tree, count: Array | int) -> Tree:
 
 def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch], Array]:
     """Make the share of a batch's present records whose gradient is above the clip, to be looked at in simulations.
+
+    Of a clip of the agent's whole contribution: 1 where that is above it, else 0.
 
     Args:
       objective: Loss and regulariser; of a `Separable` loss the data's part alone is clipped.
@@ -241,6 +260,8 @@ def clipped_share(objective: Objective, clip: Clip) -> Callable[[Params, Batch],
         return sum((jnp.sum(leaf) for leaf in sizes), jnp.zeros(())) > bound
 
     def share(params: Params, batch: Batch) -> Array:
+        if clip.of == "agent":
+            return jnp.where(above(params, batch), 1.0, 0.0)
         if _large(params, batch):
             from tacit.privacy.per_record.gradients import number_above
 

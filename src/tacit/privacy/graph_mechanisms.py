@@ -27,9 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.core.checks import positive
-from tacit.core.contract import Adjacency, Array, Clip, Extent, Mechanism, Requirement, Spread, View
+from tacit.core.contract import Array, Extent, Mechanism, Requirement, Spread, View
 from tacit.core.errors import ConfigError
-from tacit.privacy.mechanisms import Norm, Perturbs, check_words, largest_change
+from tacit.privacy.mechanisms import Norm, Perturbs, Unit, check_words, largest_change, of_unit
 from tacit.privacy.noise.fixed_point import DEFAULT_STEPS
 from tacit.privacy.noise.mask_noise import check_size
 
@@ -42,7 +42,7 @@ def laplace_of_size(
     clip: float | None = None,
     norm: Norm = "l2",
     perturbs: Perturbs = "update",
-    adjacency: Adjacency = "record",
+    adjacency: Unit = "record",
 ) -> Mechanism:
     """Laplace noise of a given standard deviation, the same draw to all neighbours.
 
@@ -54,7 +54,8 @@ def laplace_of_size(
       clip: Largest norm of one record's gradient, above 0; None (the default) clips nothing and promises nothing.
       norm: Norm of the clip.
       perturbs: What the noise is put on: the update, the gradient or the model.
-      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set.
+      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set, of which each
+        record is clipped ("dataset") or what all give together ("agent").
 
     Returns:
       A mechanism for the constructor of a method.
@@ -67,9 +68,7 @@ def laplace_of_size(
     return _of_size("laplace_of_size", noise_std, clip, norm, perturbs, adjacency, "common")
 
 
-def per_edge(
-    noise_std: float, clip: float | None = None, norm: Norm = "l2", adjacency: Adjacency = "record"
-) -> Mechanism:
+def per_edge(noise_std: float, clip: float | None = None, norm: Norm = "l2", adjacency: Unit = "record") -> Mechanism:
     """Independent Laplace noise on every link, the agent's own copy included.
 
     Each round an agent releases one noisy copy of its model per out-link and one to itself; the 1 + degree copies are
@@ -80,7 +79,8 @@ def per_edge(
       noise_std: Standard deviation per coordinate and link, in the unit of the model; above 0 and finite.
       clip: Largest norm of one record's gradient, above 0; None (the default) clips nothing and promises nothing.
       norm: Norm of the clip.
-      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set.
+      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set, of which each
+        record is clipped ("dataset") or what all give together ("agent").
 
     Returns:
       A mechanism for the constructor of a method.
@@ -99,7 +99,7 @@ def graph_homomorphic(
     noise_std: float,
     clip: float | None = None,
     norm: Norm = "l2",
-    adjacency: Adjacency = "record",
+    adjacency: Unit = "record",
     perron: Sequence[float] | None = None,
 ) -> Mechanism:
     """Laplace noise whose (weighted) sum over the network is zero: the centroid stays as it was.
@@ -112,7 +112,8 @@ def graph_homomorphic(
       noise_std: Standard deviation of g_p per coordinate, in the unit of the model; above 0 and finite.
       clip: Largest norm of one record's gradient, above 0; None (the default) clips nothing and promises nothing.
       norm: Norm of the clip.
-      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set.
+      adjacency: Unit of the promise: a record, a component of its gradient, or an agent's data set, of which each
+        record is clipped ("dataset") or what all give together ("agent").
       perron: q, one positive number per agent, for weights that are not doubly stochastic
         (`tacit.graphs.perron(graph).left`); None: constant.
 
@@ -212,16 +213,18 @@ def _of_size(
     clip: float | None,
     norm: Norm,
     perturbs: Perturbs,
-    adjacency: Adjacency,
+    adjacency: Unit,
     spread: Spread,
 ) -> Mechanism:
     scale = positive("noise_std", noise_std, "a larger one means more noise") / math.sqrt(2)
     check_words(norm=norm, perturbs=perturbs, adjacency=adjacency)
-    limit = None if clip is None else Clip(positive("clip", clip, "leave it out for none"), norm)
+    bound = None if clip is None else positive("clip", clip, "leave it out for none")
+    relation, given = of_unit(adjacency, bound or 0.0, norm)
+    limit = None if bound is None else given
     in_norm: Literal["l1", "l2"] = "l1"
 
     def sensitivity(view: View, extent: Extent) -> Array:
-        change = math.inf if limit is None else largest_change(limit, in_norm, adjacency, extent)
+        change = math.inf if limit is None else largest_change(limit, in_norm, relation, extent)
         return jnp.asarray(change, jnp.result_type(float))
 
     def declared(view: View, sensitivity: Array) -> Array:
@@ -234,6 +237,6 @@ def _of_size(
         declared,
         clip=limit,
         perturbs=perturbs,
-        adjacency=adjacency,
+        adjacency=relation,
         spread=spread,
     )

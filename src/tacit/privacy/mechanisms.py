@@ -9,7 +9,8 @@ the mean by the difference of two clipped gradients, hence the 2, as in the Diss
     linf      2 C d / h           2 C sqrt(d) / h
 
 Under adjacency `component` one component of one clipped gradient differs, by at most 2 C / h in either norm. Under
-`dataset` all records of an agent differ, so that h does not help. A method that releases more than the gradient itself
+`dataset` all records of an agent differ, so that h does not help: each record is clipped, or with `agent` their mean as
+a whole, which moves by 2 C at most either way. A method that releases more than the gradient itself
 (a step, a model) multiplies this by how much it amplifies a gradient (`Mechanism.amplified`).
 
 Noise is put on the update (the default), the gradient, or the whole model as in Li et al. A model is the worst of them:
@@ -30,6 +31,9 @@ from tacit.core.errors import ConfigError
 
 Perturbs = Literal["gradient", "update", "model"]
 Norm = Literal["l2", "l1", "linf"]
+Unit = Literal["record", "component", "dataset", "agent"]
+"""What a constructor takes as `adjacency`: one of `Adjacency`, or "agent": that of "dataset", with the clip on the
+agent's whole contribution in the place of each record's."""
 
 
 def laplace(
@@ -37,7 +41,7 @@ def laplace(
     clip: float,
     norm: Norm = "l2",
     perturbs: Perturbs = "update",
-    adjacency: Adjacency = "record",
+    adjacency: Unit = "record",
 ) -> Mechanism:
     """Laplace noise of scale (l1 sensitivity) / epsilon: pure differential privacy.
 
@@ -54,7 +58,8 @@ def laplace(
       perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
         which peers do not release.
       adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
-        whole data set, which no batch size helps.
+        whole data set, which no batch size helps: with "dataset" each record is clipped, with "agent" what all of
+        them give together.
 
     Returns:
       A mechanism for the constructor of a method.
@@ -75,7 +80,7 @@ def gaussian(
     clip: float,
     norm: Norm = "l2",
     perturbs: Perturbs = "update",
-    adjacency: Adjacency = "record",
+    adjacency: Unit = "record",
 ) -> Mechanism:
     """Gaussian noise of standard deviation noise_multiplier x (l2 sensitivity): zero-concentrated privacy (zCDP).
 
@@ -91,7 +96,8 @@ def gaussian(
       perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
         which peers do not release.
       adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
-        whole data set, which no batch size helps.
+        whole data set, which no batch size helps: with "dataset" each record is clipped, with "agent" what all of
+        them give together.
 
     Returns:
       A mechanism for the constructor of a method.
@@ -113,7 +119,7 @@ def decaying_gaussian(
     clip: float,
     norm: Norm = "l2",
     perturbs: Perturbs = "update",
-    adjacency: Adjacency = "record",
+    adjacency: Unit = "record",
 ) -> Mechanism:
     """Gaussian noise whose variance shrinks by `decay` per round (dynamic zCDP).
 
@@ -130,7 +136,8 @@ def decaying_gaussian(
       perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
         which peers do not release.
       adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
-        whole data set, which no batch size helps.
+        whole data set, which no batch size helps: with "dataset" each record is clipped, with "agent" what all of
+        them give together.
 
     Returns:
       A mechanism for the constructor of a method.
@@ -154,7 +161,7 @@ def classic_gaussian(
     decay: float = 1.0,
     norm: Norm = "l2",
     perturbs: Perturbs = "update",
-    adjacency: Adjacency = "record",
+    adjacency: Unit = "record",
 ) -> Mechanism:
     """Gaussian noise by the classic calibration to (epsilon, delta) of the first release.
 
@@ -173,7 +180,8 @@ def classic_gaussian(
       perturbs: What the noise is put on: the update (the step made of a gradient), the gradient, or the whole model,
         which peers do not release.
       adjacency: Unit of the promise: one record (the default), one component of a record's gradient, or an agent's
-        whole data set, which no batch size helps.
+        whole data set, which no batch size helps: with "dataset" each record is clipped, with "agent" what all of
+        them give together.
 
     Returns:
       A mechanism for the constructor of a method.
@@ -189,7 +197,7 @@ def classic_gaussian(
 
 
 def _decaying(
-    name: str, multiplier: float, decay: float, clip: float, norm: Norm, perturbs: Perturbs, adjacency: Adjacency
+    name: str, multiplier: float, decay: float, clip: float, norm: Norm, perturbs: Perturbs, adjacency: Unit
 ) -> Mechanism:
     """Return Gaussian noise of multiplier x sensitivity in the first round, whose variance shrinks by `decay`."""
     ratio = proportion("decay", decay, "by it the variance shrinks per round; 1 keeps it as it is", one=True)
@@ -201,7 +209,7 @@ def bounded_laplace(
     rounds: int,
     clip: float = 0.5,
     norm: Norm = "linf",
-    adjacency: Adjacency = "component",
+    adjacency: Unit = "component",
 ) -> Mechanism:
     """Laplace noise of bounded support on a gradient that is then squeezed and normalised; for reproductions.
 
@@ -249,17 +257,17 @@ def _mechanism(
     clip: float,
     norm: Norm,
     perturbs: Perturbs,
-    adjacency: Adjacency,
+    adjacency: Unit,
     ratio: float,
     name: str | None = None,
 ) -> Mechanism:
     bound = positive("clip", clip, "without a clip no sensitivity holds")
     check_words(norm=norm, perturbs=perturbs, adjacency=adjacency)
-    limit = Clip(bound, norm)
+    relation, limit = of_unit(adjacency, bound, norm)
     target: Literal["l1", "l2"] = "l2" if distribution == "gaussian" else "l1"
 
     def sensitivity(view: View, extent: Extent) -> Array:
-        change = largest_change(limit, target, adjacency, extent)
+        change = largest_change(limit, target, relation, extent)
         return jnp.asarray(change, jnp.result_type(float))
 
     return Mechanism(
@@ -269,8 +277,13 @@ def _mechanism(
         ratio=ratio,
         clip=limit,
         perturbs=perturbs,
-        adjacency=adjacency,
+        adjacency=relation,
     )
+
+
+def of_unit(unit: Unit, bound: float, norm: Norm) -> tuple[Adjacency, Clip]:
+    """Return what differs between neighbours, and the clip, of what a constructor was told to protect."""
+    return ("dataset", Clip(bound, norm, "agent")) if unit == "agent" else (unit, Clip(bound, norm))
 
 
 def largest_change(clip: Clip, norm: Literal["l1", "l2"], adjacency: Adjacency, extent: Extent) -> float:
@@ -290,7 +303,7 @@ def check_words(*, norm: str, perturbs: str, adjacency: str) -> None:
     """Refuse a word that none of the settings knows."""
     one_of("norm", norm, get_args(Norm))
     one_of("perturbs", perturbs, get_args(Perturbs))
-    one_of("adjacency", adjacency, get_args(Adjacency))
+    one_of("adjacency", adjacency, get_args(Unit))
 
 
 def classic_multiplier(epsilon: float, delta: float) -> float:

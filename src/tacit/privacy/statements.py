@@ -51,7 +51,10 @@ def statement(
     if clip is None:
         noise = f"not private per record: {mechanism.name} noise is on every message, but no clip bounds what a record"
         return PrivacyStatement.none(text_claims)._replace(holds=f"{noise} can change; give the mechanism a clip")
-    bounded = (f"each record's gradient is clipped to {clip.norm} norm {clip.bound:g} (enforced)",)
+    what = (
+        "each record's gradient" if clip.of == "record" else "what all of an agent's records give in a round, as one,"
+    )
+    bounded = (f"{what} is clipped to {clip.norm} norm {clip.bound:g} (enforced)",)
     how = (
         "each release is charged to the records of its round alone, because all states are made of released values"
         if composition == "parallel" and mechanism.adjacency != "dataset"

@@ -34,6 +34,7 @@ from tacit.streams.stream import ReadCounts
 
 if TYPE_CHECKING:
     from tacit.models import Model
+    from tacit.results.best import Chosen
 
 Series = np.ndarray
 """(repeats, rounds) or (repeats, recorded rounds)."""
@@ -125,6 +126,8 @@ class Run:
     """Whether it was run to be compared with alone: no model is kept of it, which may have learnt without noise."""
     evaluation: Evaluation | None = None
     """Scores of the final models on held-out rows, once `evaluate` was asked for; [evaluate] of a file does so."""
+    chosen: Chosen | None = None
+    """Which of its models these are, where they are the best and not the last (`tacit.results.Best.of`)."""
     regret_seconds: float = field(default=0.0, init=False)
     """That the solver of the regret took so far."""
     _regret: dict[tuple[int, int | None], RegretCurve] = field(default_factory=dict, init=False, repr=False)

@@ -51,7 +51,7 @@ def model_of_run(run: Run, owner: str | None = None, repeat: int = 0, most: floa
         made=MadeCard(
             algorithm=run.algorithm,
             settings=plain((run.settings.get("algorithm") or [{}])[0]),
-            rounds=run.rounds,
+            rounds=run.rounds if run.chosen is None else run.chosen.rounds[repeat],
             seed=run.seed,
             repeat=repeat,
             graph=run.graph,
@@ -60,8 +60,17 @@ def model_of_run(run: Run, owner: str | None = None, repeat: int = 0, most: floa
             partial=run.partial,
         ),
         figures=_figures(run, repeat, owner),
-        notes=[] if kept or owner is not None else [left_out],
+        notes=[*([] if kept or owner is not None else [left_out]), *_chosen(run)],
     )
+
+
+def _chosen(run: Run) -> list[str]:
+    if run.chosen is None:
+        return []
+    return [
+        f"The best by their loss on {run.chosen.rows:,} rows, of a run of {run.chosen.of:,} rounds: figures on those "
+        "rows would flatter them."
+    ]
 
 
 def kept_model(run: Run) -> Model | str:

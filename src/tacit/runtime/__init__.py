@@ -4,12 +4,16 @@
 - `views`: what an agent knows in a phase.
 - `calls`: one agent's compute, release, emit and absorb.
 - `messages`, `data_flow`: what each phase sends, and what of it depends on data, found before round 0.
+- `phases`: the links that a method uses.
 - `topology`, `start`: graphs made ready, first parameters.
 - `presence`: rounds in which an agent is there.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tacit.core.lazy import lazy_exports
 from tacit.runtime.calls import (
     Declared,
     Prepared,
@@ -37,11 +41,17 @@ from tacit.runtime.keys import (
     presence_key,
 )
 from tacit.runtime.messages import MessageSpec, ReleaseSpec, settle
+from tacit.runtime.phases import check_horizon, is_answered, link_ends
 from tacit.runtime.presence import Following, every_round, presence, rounds_of
-from tacit.runtime.start import FirstParams, first_params, model_bytes, starting_points
-from tacit.runtime.topology import check_horizon, check_window, is_answered, link_ends, prepared_topology
+from tacit.runtime.start import FirstParams, first_params, foretold, model_bytes, model_size, starting_points
 from tacit.runtime.views import empty_links, make_view
 
+if TYPE_CHECKING:
+    from tacit.runtime.topology import check_window, prepared_topology
+
+__getattr__ = lazy_exports(__name__, {"topology": "check_window prepared_topology"})[
+    0
+]  # a peer knows its own links alone
 __all__ = [
     "Declared",
     "FirstParams",
@@ -66,6 +76,7 @@ __all__ = [
     "every_round",
     "finish",
     "first_params",
+    "foretold",
     "init_key",
     "is_answered",
     "link_ends",
@@ -73,6 +84,7 @@ __all__ = [
     "make_view",
     "masks_key",
     "model_bytes",
+    "model_size",
     "prepare",
     "prepared_topology",
     "presence",

@@ -23,8 +23,7 @@ from tacit.core.contract import (
     View,
 )  # fmt: skip
 from tacit.core.errors import ContractError
-from tacit.privacy import records_in, release
-from tacit.privacy.noise import noise_words
+from tacit.privacy import records_in
 from tacit.runtime.keys import absorb_key, compute_key
 
 
@@ -81,6 +80,11 @@ def prepare(
     """One agent's side of sending, with simulated noise: compute, release, emit."""
     view, batch = with_data(view, batch)
     state, value = compute(phase, index, key, state, batch, view)
+    if phase.mechanism.changes_nothing:
+        return emit(phase, state, value, view, None)._replace(memory=memory)
+    from tacit.privacy.draws import release  # no peer draws so, nor loads it, unless what it does is not booked
+    from tacit.privacy.noise import noise_words
+
     words = noise_words(key, view.round, index)
     released = release(phase.mechanism, words, value, view, records_in(batch), memory)
     noise = released.noise

@@ -30,8 +30,7 @@ import jax.numpy as jnp
 from tacit.core.contract import Algorithm, Array, Batch, Key, Outbox, Phase, State, Tree, View
 from tacit.core.errors import ContractError
 from tacit.core.inbox import StackedInbox
-from tacit.privacy import records_in, release
-from tacit.privacy.noise import noise_words
+from tacit.privacy import records_in
 
 _CALLS = {"jit", "pjit", "call", "closed_call", "checkpoint", "remat", "remat2", "custom_jvp_call", "custom_vjp_call"}
 """Operations that are one inner program, with its arguments and results."""
@@ -192,6 +191,11 @@ def sending(phase: Phase, index: int, key: Key, state: State, batch: Batch, view
     places = jax.eval_shape(lambda b: jnp.zeros(records_in(b)), batch).size  # of a batch known by its shapes
 
     def released(key: Key, value: Tree, view: View) -> Tree:
+        if phase.mechanism.changes_nothing:
+            return value
+        from tacit.privacy.draws import release
+        from tacit.privacy.noise import noise_words
+
         correlation = phase.mechanism.correlation
         memory = None if correlation is None else correlation.start(value)
         return release(phase.mechanism, noise_words(key, view.round, index), value, view, places, memory).value

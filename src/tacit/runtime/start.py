@@ -60,7 +60,7 @@ def first_params(algorithm: Algorithm, spec: Batch, dtype: jnp.dtype, start: Par
 def _initial(objective: Objective, spec: Batch) -> Params:
     """Return an objective's first parameters; it is shown shapes alone, so that they hold nothing of the data."""
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), spec)
-    limits.refuse_beyond(_foretold_bytes(objective, shapes), f"a model of {objective.name!r}")
+    limits.refuse_beyond(model_bytes(foretold(objective, shapes)), f"a model of {objective.name!r}")
     try:
         return objective.initial(shapes)
     except OverflowError as error:
@@ -72,18 +72,23 @@ def _initial(objective: Objective, spec: Batch) -> Params:
         ) from error
 
 
-def _foretold_bytes(objective: Objective, shapes: Batch) -> int:
-    """Return what a model will take, without making one; 0 where only the call itself can tell."""
+def foretold(objective: Objective, spec: Batch) -> Params:
+    """Return the shapes of a model, without making one; nothing where only the call itself can tell."""
     initial = inspect.unwrap(objective.initial)  # a cache around it would keep what belongs to the trace
     try:
-        return model_bytes(jax.eval_shape(lambda: initial(shapes)))
+        return jax.eval_shape(lambda: initial(spec))
     except Exception:  # functions that need numbers raise anything where there are shapes alone
-        return 0
+        return ()
 
 
 def model_bytes(model: Params) -> int:
     """Return what the arrays of one model take, or would take."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(model))
+
+
+def model_size(model: Params) -> int:
+    """Return how many numbers a model has."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(model))
 
 
 def _misshapen(leaf: Any, like: Array) -> bool:

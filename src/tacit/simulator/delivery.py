@@ -11,8 +11,8 @@ import numpy as np
 
 from tacit import runtime
 from tacit.core.contract import Array, Memory, State, Tree
+from tacit.privacy.draws import mask_draws
 from tacit.privacy.noise import noise_words
-from tacit.privacy.noise.fixed_point import mask_draws
 from tacit.simulator.inbox import Packed
 from tacit.simulator.loop_state import (
     Departure,

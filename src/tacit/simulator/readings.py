@@ -38,6 +38,16 @@ class Charged(NamedTuple):
         readings = readings_of(self.streams, self.learners, self.answering, took_part, ratios, in_sequence)
         return spent_in_run(self.statement, self.releases, ratios, readings)
 
+    def rounds_released(self, log: Log) -> NDArray[np.float64] | None:
+        """Return in how many rounds each learner of the first repeat has released something; None: it is not noted."""
+        if not self.answering:
+            return None
+        order = self.learners.order
+        parts = [_by_learner(found, order.size) for found in log.took_part()]
+        found = np.zeros(order.size)
+        found[order] = np.any(parts, axis=0).sum(axis=0)
+        return found[: self.learners.agents]
+
     def of_each(self, log: Log) -> NDArray[np.float64] | None:
         """Return epsilon of each learner's dearest record in the first repeat; None where that takes long to find."""
         stream, ratios = self.streams[0], log.ratios()

@@ -252,7 +252,7 @@ class Simulation:
                 )
         resident = self.data.resident()
         done = log.rounds
-        seen = Seen(self.drawing, programs, self.network, self.honest, self._charged) if self.drawing else None
+        seen = Seen(self.drawing, programs, self.network, self.honest, self._charged, loop) if self.drawing else None
         with Told(self.options.watch, self._about, done, seen, cuts=not self.answering) as told:
             programs.compile(self.network, loop, resident)
             jax.block_until_ready((loop, resident))

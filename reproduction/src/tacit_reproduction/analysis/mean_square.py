@@ -20,15 +20,7 @@ Errata. (4.15) holds two copies of the newest client models; after the local ste
 adds for a delay of 1, so B_1 stands beside it; (4.21) shows a zero there and every delay one iteration too old.
 E[M (x) M] is not fixed by the density m/d alone (Appendix A gives the diagonal): a window at a uniform place is used.
 Theorems 4.1 and 4.2 bound mu by 2 and 1 over the largest eigenvalue of any R_k, "if and only if"; neither direction
-holds. Their proofs neglect mu^2 terms, bound norms, and take B_e of (4.21) for a matrix without negative entries:
-
-- Not sufficient: one client with unit-variance Gaussian features is plain LMS, stable in mean square below 2 / (d + 2).
-- Not sufficient at any step: where updates of several delays reach the same coordinate in one iteration and their
-  alpha_l add up to more than 1, the server overshoots. Cures: alpha_l = 0.2^l; only the newest update of a coordinate
-  (manuscript; the predictions are for the sum (4.14)); a window of m < d coordinates that moves on.
-- Not necessary: averaging over clients damps a rough one.
-
-`mean_square_radius` decides for networks small enough for it.
+holds (`pao-theory` says why). `mean_square_radius` decides for networks small enough for it.
 
 In the code: blocks of d coordinates, [w, w_1..w_K, h_1, ..., h_L] with h_l (K blocks) what the clients had to send l
 iterations before the present one's end, L the longest delay. Random factors are written as mean plus fluctuation: the

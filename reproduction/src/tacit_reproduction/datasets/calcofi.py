@@ -1,11 +1,8 @@
 """CalCOFI bottle database: salinity of sea water and other readings of the same bottle (Gauthier 2023, sec. 4.4.4).
 
 Columns are depth (m), temperature (degrees C), oxygen (ml/l) and its saturation (%): the measurements that most bottles
-have. Chlorophyll is missing in half of them. Potential density is left out since it is computed from salinity, which
-temperature, depth and density would give away by a formula. Of temperature, oxygen and saturation the same is true in a
-weaker way, as the solubility of oxygen falls by about 0.6 % per unit of salinity: 200 random Fourier features fitted to
-80,000 bottles leave about 0.04 of salinity's variance, and 0.12 without one of the two. Place and time say only who
-gets a bottle and when. Bottles that lack one of the values are left out.
+have. Potential density would give salinity away by a formula, oxygen and its saturation do so in part (its solubility
+falls by 0.6 % per unit). Place and time say only who gets a bottle and when. Bottles that lack a value are left out.
 """
 
 import csv
@@ -69,9 +66,8 @@ class CalcofiStream(ArrivalStream):
         """Return `count` bottles that no agent holds, drawn at random from all places and times, each once at most."""
         whole_number("count", count)
         if count > len(self._free):
-            raise DataError(
-                f"{count} bottles to test with, but only {len(self._free)} that nobody holds: share out fewer"
-            )
+            free = len(self._free)
+            raise DataError(f"{count} bottles to test with, but only {free} that nobody holds: share out fewer")
         rows = np.random.default_rng([self._seed, TEST, seed]).choice(self._free, count, replace=False)
         return Batch(self._bottles.x[rows], self._bottles.y[rows])
 

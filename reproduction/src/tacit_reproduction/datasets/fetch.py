@@ -149,9 +149,9 @@ def files_of(name: str, download: Callable[[Known], Mapping[str, bytes]] = fetch
 
 def _check(found: str, sha256: str, name: str) -> None:
     if sha256 not in (found, ""):
+        remedy = "replace it by the original, or delete it and it is downloaded anew"
         raise DataError(
-            f"{name}: its SHA-256 is {found}, expected {sha256}; the file is damaged or another edition: "
-            "replace it by the original, or delete it and it is downloaded anew"
+            f"{name}: its SHA-256 is {found}, expected {sha256}; it is damaged or another edition: {remedy}"
         )
 
 

@@ -1,8 +1,7 @@
 """Two-class tasks out of a data set of many classes, and clients of several clusters, each with its cluster's task.
 
-A task tells the classes `negative` (y = -1) from the classes `positive` (y = +1). Which side is which matters as soon
-as clusters learn from each other: the model of "1 against 8" helps "7 against 8" if 8 is +1 in both, and harms it
-otherwise. So a class that several tasks share, and classes that look alike, belong on the same side in all of them.
+A task tells the classes `negative` (y = -1) from the classes `positive` (y = +1). A class that several tasks share, and
+classes that look alike, belong on the same side in all of them: else clusters that learn from each other are misled.
 """
 
 from collections.abc import Sequence

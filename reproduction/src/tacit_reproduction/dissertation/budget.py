@@ -123,7 +123,6 @@ def with_regret(results: Results, window: int) -> Results:
 
 def rising(claim: str, steps: Sequence[Results], measure: str, **said: str) -> Claim:
     """At the longest horizon a measure rises from each run to the next; `said` as for `judged`."""
-
     averages = [run.of(measure)[:, -1] / run.of("rounds")[-1] for run in steps]
     pairs = [Pair(f"step {k}", *both) for k, both in enumerate(pairwise(averages), start=1)]
     return judged(claim, pairs, below(), note="Per agent and round at the longest horizon", **said)

@@ -106,5 +106,4 @@ horizons. Multipliers are private unless said otherwise.
 
 {HOW}.
 
-The text runs nothing, and its regret bound is linear in T. Not run any more: a second problem (a classifier whose use
-costs), other dampings, and a budget that nobody can keep.""")  # fmt: skip
+The text runs nothing, and its regret bound is linear in T.""")  # fmt: skip

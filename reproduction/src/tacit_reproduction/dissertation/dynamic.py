@@ -181,7 +181,4 @@ probability, the weights are rebuilt from who is present, and the absent keep th
 Every run declares B = {WINDOW} and is checked for it on its very rounds. Squared loss of {BATCH} readings per client
 and round; eta = c / sqrt(T), c = 8 on the ball and 40 on the simplex. Dynamic regret is the loss of all clients at
 prediction time minus that of the target, which is the best model of every round, in sum over the rounds, per client.
-All settings of a seed meet the same features, noise of readings and links.
-
-Not run any more, as the bound does not ask it: clients alone, other shares of absent clients, noise of privacy, and the
-exponent with which regret grows with A_T.""")  # fmt: skip
+All settings of a seed meet the same features, noise of readings and links.""")  # fmt: skip

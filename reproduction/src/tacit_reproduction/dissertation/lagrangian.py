@@ -97,6 +97,4 @@ rounds of the same data. The queue is private.
 
 {HOW}.
 
-V = 4, 8 and 16 sqrt T are run at all horizons; before it was 2, 8 and 32, at one of them. The text adds noise for
-grad f to V grad f, which needs V times as much; here the noise is that of what is released. Not run any more: a second
-problem, and released queues (omd-constrained has the price of a dual).""")  # fmt: skip
+The text adds noise for grad f to V grad f, which needs V times as much; here it is for the release.""")  # fmt: skip

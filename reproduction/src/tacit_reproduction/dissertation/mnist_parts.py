@@ -44,10 +44,7 @@ def load() -> Images:
 
 
 def client_stream(images: Images, batch: int, seed: int) -> Stream:
-    """Return one seed's stream: its own shards, and its own order in which each client reads its images.
-
-    A pass is a whole number of batches, so that data repeat after one and can be kept on the device.
-    """
+    """Return one seed's shards and reading order; a pass is a whole number of batches, after which data repeat."""
     rng, order = np.random.default_rng([seed, CLIENTS]), np.random.default_rng([seed, CLIENTS, batch])
     shards = label_shards(images.y, CLIENTS, SHARDS, seed)
     kept = [np.sort(rng.permutation(rows)[round(VALIDATION * len(rows)) :]) for rows in shards]

@@ -118,15 +118,12 @@ def judge(results: Results) -> Judgement:
         "Algorithm 3 is eps-locally private, without any delta",
         bool(delta == 0 and epsilon <= EPSILON * (1 + 1e-9)),
         f"booked: epsilon {epsilon:.4g}, delta {delta:.2g} for one component of a gradient; noise of bounded support "
-        "cannot hide values near its ends",
-        "Theorem 2",
-    )
+        "cannot hide values near its ends", "Theorem 2")  # fmt: skip
     means = {where: f"[{' '.join(f'{x:.3f}' for x in found.mean(axis=0))}]" for where, found in ends.items()}
     spread = ", ".join(f"{brief(scatter(ends[n, 'uniform']).mean(), 2)} {words}" for n, words in READINGS.items())
     headlines = [
         headline(
-            "All three clients reach one vector, and another one in each run",
-            place="figures 2.1 and 2.2",
+            "All three clients reach one vector, and another one in each run", place="figures 2.1 and 2.2",
             text=f"uniform start: first run {FIRST['uniform']}, mean of 50 {MEANS['uniform']}",
             ours=f"uniform start, mean {means['scaled', 'uniform']}, without step 11 {means['unscaled', 'uniform']}; "
             f"scatter of a run per component: {spread}",
@@ -136,8 +133,7 @@ def judge(results: Results) -> Judgement:
             claims=[agree["scaled"]], size=[differ["scaled"]], seen_in="components",
             sweep={words: [agree[noise]] for noise, words in READINGS.items()}),
         headline(
-            "The clients reach the same vector regardless of the start",
-            place="section 2.4",
+            "The clients reach the same vector regardless of the start", place="section 2.4",
             text=f"mean of 50 from own starts {MEANS['own']}, from the uniform start {MEANS['uniform']}",
             ours=f"from own starts {means['scaled', 'own']}, from the uniform start {means['scaled', 'uniform']}",
             why="The start is remembered, in the text's figures as in ours. The drift of t/2 makes a sample's features "
@@ -145,8 +141,8 @@ def judge(results: Results) -> Judgement:
             f"alone tells points apart; steps of 1/t forget a start like t^(-gamma / d) = t^-{GAMMA / DIMENSIONS:g}.",
             claims=[same], seen_in="vectors"),
         headline(
-            "Average regret falls like t^-1/2",
-            place="section 2.4", text="a bound", ours=rate.figure, claims=[rate], seen_in="regret",
+            "Average regret falls like t^-1/2", place="section 2.4", text="a bound",
+            ours=rate.figure, claims=[rate], seen_in="regret",
             why=f"Measured at the text's T = {ROUNDS}, at each round against the vector that was best so far."),
     ]  # fmt: skip
     claims = [*agree.values(), *differ.values(), same, rate, private]
@@ -208,7 +204,4 @@ STUDY = Study(
 Exponentiated gradient on the simplex, logistic loss with gamma = {GAMMA:g}, eta = 1/t, T = {ROUNDS}, bounded Laplace
 noise of eps = {EPSILON:g}; all settings of a seed meet the same data. The regulariser's gradient joins after the noise.
 Open: whether the noisy gradient is brought to [0, 1] before it is normalised. Algorithm 3 does so in step 11, the prose
-of section 2.4 does not ("the noisy loss gradient is normalized"): both are run.
-
-Horizons of 500 and 5,000 rounds, Laplace noise for whole records and clients that differ, which the text has not, are
-no longer run.""")  # fmt: skip
+of section 2.4 does not ("the noisy loss gradient is normalized"): both are run.""")  # fmt: skip

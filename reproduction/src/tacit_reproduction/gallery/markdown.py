@@ -9,7 +9,7 @@ from typing import Any
 from tacit.core.text import visible
 from tacit_reproduction.catalogue import Text
 from tacit_reproduction.gallery.schedule import Finished, summaries
-from tacit_reproduction.page import MARKS, OUTCOMES, counted
+from tacit_reproduction.page import OUTCOMES, counted, stated, verdict_words
 from tacit_reproduction.summary import command
 
 HEADLINES, CLAIMS = "headlines.md", "claims.md"
@@ -25,13 +25,15 @@ def headlines(told: Told) -> str:
     table = ["| text | headline | verdict | run |", "|---|---|---|---|"]
     for text, ours in told:
         name = f"**{_plain(text.cited)}**"
-        for summary in summaries(ours):
-            where, form = machines.get(summary["machine"], "other"), ", quick" if summary["quick"] else ", full"
-            run = f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s{form}"
-            for each in summary["headlines"]:
-                place = f"[{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])})"
-                table.append(f"| {name} | {_plain(each['headline'])} ({place}) | {_verdict(each)} | {run} |")
-                name = ""
+        for one in stated(summaries(ours)):
+            runs, places = [], []
+            for (summary, _), each in zip(one.parts, one.each, strict=True):
+                where, form = machines.get(summary["machine"], "other"), "quick" if summary["quick"] else "full"
+                runs.append(f"{_plain(summary['date'])}, {where}, {summary['seconds']:,.0f} s, {form}")
+                places.append(f"[{_plain(each['place'])}]({CLAIMS}#{_plain(summary['experiment'])})")
+            words = f"{_plain(one.worst['headline'])} ({', '.join(places)})"
+            table.append(f"| {name} | {words} | {one.words} | {'; '.join(runs)} |")
+            name = ""
     legend = "; ".join(f"{letter}: {_plain(machine)}" for machine, letter in machines.items())
     lost = [f"- {each.study.name} did not run: {_plain(each.fault)}" for each in outcomes if each.summary is None]
     parts = [f"{counted(done)}.", "\n".join(table), f"Machines: {legend}.", "\n".join(lost)]
@@ -58,16 +60,12 @@ def claims(told: Told) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _verdict(each: Mapping[str, Any]) -> str:
-    return f"{MARKS[each['verdict']]} {each['verdict']}"
-
-
 def _headline(each: Mapping[str, Any]) -> str:
     at = "; ".join(f"{_plain(setting)}: {OUTCOMES[outcome]}" for setting, outcome in each["settings"].items())
     words = {"Text": each["text"], "Here": each["ours"], "Why": each["why"]}
     told = " ".join(f"{name}: {_plain(said).removesuffix('.')}." for name, said in words.items())
     swept = f" Swept: {at}." if at else ""
-    return _wrapped(f"**{_verdict(each)}: {_plain(each['headline'])}** ({_plain(each['place'])}). {told}{swept}")
+    return _wrapped(f"**{verdict_words(each)}: {_plain(each['headline'])}** ({_plain(each['place'])}). {told}{swept}")
 
 
 def _claim(each: Mapping[str, Any]) -> str:

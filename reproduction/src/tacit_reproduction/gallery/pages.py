@@ -18,6 +18,7 @@ from tacit_reproduction.gallery.style import CSS
 
 INDEX = "index.html"
 ACROSS = 8  # cells in a row of the table of headlines
+APPENDIX = html("<p>An appendix: no headline rests on it.</p>")
 
 
 def write_pages(outcomes: Sequence[Finished], out: Path) -> Path:
@@ -68,20 +69,15 @@ def _front(told: Sequence[tuple[Text, Sequence[Finished]]]) -> Html:
 
 
 def _cells(text: Text, outcomes: Sequence[Finished]) -> list[Html]:
+    cell = "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{}</b><span class='said'>{}</span></a></td>"
+    lost = "<td class='untested'><div><b>did not run</b>{}</div></td>"
     cells = []
-    for outcome in outcomes:
-        if outcome.summary is None:
-            cells.append(html("<td class='untested'><div><b>did not run</b>{}</div></td>", outcome.study.name))
-            continue
-        cell = (
-            "<td class='{}' data-verdict='{}'><a href='{}' title='{}'><b>{} {}</b><span class='said'>{}</span></a></td>"
-        )
-        for number, each in enumerate(outcome.summary["headlines"]):
-            place = f"{_name(text)}#{page.anchor(outcome.summary, number)}"
-            verdict, said = each["verdict"], each["headline"]
-            mark, title = page.MARKS[verdict], f"{said} ({each['place']})"
-            cells.append(html(cell, page.KEYS[verdict], verdict, place, title, mark, verdict, said))
-    return cells
+    for told in page.stated(summaries(outcomes)):
+        place, worst = f"{_name(text)}#{told.anchor}", told.worst
+        title = f"{worst['headline']} ({told.places})"
+        words = page.KEYS[worst["verdict"]], worst["verdict"], place, title, page.verdict_words(worst)
+        cells.append(html(cell, *words, worst["headline"]))
+    return cells + [html(lost, each.study.name) for each in outcomes if each.summary is None]
 
 
 def _meanings() -> Html:
@@ -92,7 +88,7 @@ def _meanings() -> Html:
 
 def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
     """Return the buttons, which the script shows: all, and one for each verdict that there is."""
-    found = [each["verdict"] for summary in done for each in summary["headlines"]]
+    found = [told.worst["verdict"] for told in page.stated(done)]
     button = "<button type='button' class='{}' value='{}'>{} {} ({})</button>"
     buttons = (html(button, page.KEYS[v], v, mark, v, found.count(v)) for v, mark in page.MARKS.items() if v in found)
     return html(
@@ -103,42 +99,51 @@ def _filter(done: Sequence[Mapping[str, Any]]) -> Html:
 
 def _section(text: Text, outcomes: Sequence[Finished]) -> Html:
     done = summaries(outcomes)
-    cards = [_card(text, summary, number) for summary in done for number in range(len(summary["headlines"]))]
+    cards = [_card(text, told) for told in page.stated(done)]
     return html(
         "<section id='{}'><h2><a href='{}'>{}: {}</a></h2><p class='by'>{}. {}.</p><div class='cards'>{}</div>"
         "</section>",
         text.key, _name(text), text.cited, text.title, text.origin, page.counted(done), joined(cards))  # fmt: skip
 
 
-def _card(text: Text, summary: Mapping[str, Any], number: int) -> Html:
-    """Return a headline with a small figure, the text's numbers and ours."""
-    each = summary["headlines"][number]
-    figure = next((figure for figure in summary["figures"] if figure["name"] == each["seen_in"]), None)
+def _card(text: Text, told: page.Stated) -> Html:
+    """Return a headline, and of each study that states it a small figure, the text's numbers and ours."""
+    worst, parts = told.worst, []
+    for (summary, number), each in zip(told.parts, told.each, strict=True):
+        figures = (figure for figure in summary["figures"] if figure["name"] == each["seen_in"])
+        small = (page.drawn(f"{summary['experiment']}-{number + 1}", figure, small=True) for figure in figures)
+        parts += [*small, page.versus(each)]
     return html(
-        "<article class='result {}' data-verdict='{}'><h3>{}</h3><p>{} <small>{}</small></p>{}{}"
+        "<article class='result {}' data-verdict='{}'><h3>{}</h3><p>{} <small>{}</small></p>{}"
         "<p class='more'><a href='{}'>Why, every claim, how it was done</a></p></article>",
-        page.KEYS[each["verdict"]], each["verdict"], each["headline"], page.badge(each["verdict"]), each["place"],
-        NOTHING if figure is None else page.drawn(page.anchor(summary, number), figure, small=True), page.versus(each),
-        f"{_name(text)}#{page.anchor(summary, number)}")  # fmt: skip
+        page.KEYS[worst["verdict"]], worst["verdict"], worst["headline"], page.badge(worst), told.places,
+        joined(parts), f"{_name(text)}#{told.anchor}")  # fmt: skip
 
 
 def _text_page(text: Text, outcomes: Sequence[Finished]) -> str:
     done = summaries(outcomes)
+    sections = (_study(each, page.stated(done)) for each in outcomes)
     return _document(
         f"{text.title}, run again",
         html(
             "<header><h1>{}</h1><p class='by'>{}: {} · <a href='{}'>all texts</a></p></header>",
             text.title, text.cited, text.origin, INDEX),
         *page.quick_form(done), html("<p class='total'>{}.</p>", page.counted(done)), _front([(text, outcomes)]),
-        _filter(done), *map(_study, outcomes), html("<footer>{}</footer>", _origin(done)))  # fmt: skip
+        _filter(done), *sections, html("<footer>{}</footer>", _origin(done)))  # fmt: skip
 
 
-def _study(outcome: Finished) -> Html:
+def _study(outcome: Finished, headlines: Sequence[page.Stated]) -> Html:
     study, summary = outcome.study, outcome.summary
     heading = html("<section id='{}'><h2>{}</h2><p class='by'>{}</p>", study.name, study.title, study.source)
     if summary is None:
         return html("{}<p class='warning'>Did not run: {}</p></section>", heading, outcome.fault)
-    return html("{}<p class='facts'>{}</p>{}</section>", heading, page.facts(summary), page.body(summary))
+    own = [told for told in headlines if any(part is summary for part, _ in told.parts)]
+    told = [page.result(one) if one.parts[0][0] is summary else _elsewhere(one) for one in own] or [APPENDIX]
+    return html("{}<p class='facts'>{}</p>{}</section>", heading, page.facts(summary), page.body(summary, told))
+
+
+def _elsewhere(told: page.Stated) -> Html:
+    return html("<p>It belongs to the headline <a href='#{}'>{}</a>.</p>", told.anchor, told.worst["headline"])
 
 
 def _origin(done: Sequence[Mapping[str, Any]]) -> Html:

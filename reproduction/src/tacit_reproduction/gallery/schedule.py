@@ -1,10 +1,10 @@
 """Scheduler of all studies: several at a time, each in a process of its own, finished ones kept.
 
-No study needs the outcome of another, so any order is right; the longest begin first, so that no long one is left
-alone at the end. A study writes its directory whole or not at all. So an interrupted run goes on where it
-was: what has a summary of the same form and seed, made of the same code, versions and data files, is kept.
+The longest begin first, after them what takes hours. A study writes its directory whole or not at all: what has a
+summary of the same form and seed, made of the same code, versions and data files, is kept.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -55,14 +55,14 @@ def reproduce_all(
     ended = {study.name: Finished(study, out / study.name, found[study.name], kept=True) for study in before}
     for outcome in ended.values():
         told(outcome)
-    waiting = sorted((study for study in studies if study.name not in ended), key=lambda study: -study.minutes)
+    new = [study for study in studies if study.name not in ended]
+    waiting = sorted(new, key=lambda study: (study.minutes == math.inf, -study.minutes))
     for study in waiting:
         try:
             (out / study.name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ResultError(
-                f"{out / study.name} cannot be written ({error}); give another directory with --out"
-            ) from error
+            remedy = "give another directory with --out"
+            raise ResultError(f"{out / study.name} cannot be written ({error}); {remedy}") from error
     tasks = [(_named, study.name, (out / study.name).resolve(), quick, seed, cores) for study in waiting]
     with closing(in_parallel(_reproduce, tasks, on, count, fresh=True)) as results:  # type: ignore[type-var]
         for each in results:

@@ -38,6 +38,7 @@ BANDWIDTHS = {"synthetic": 2.0}
 that of both forms of CalCOFI is 1."""
 DEALT = 7  # stream of the random numbers that deal bottles out; other uses of a seed have other numbers
 SGD, FED, PSO, SIGN = "Online-FedSGD", "Online-Fed 2 %", "PSO-Fed", "SignSGD"
+AS_GOOD_AS_SGD = f"PAO-Fed is at least as good as {SGD} with 98 % less communication; on CalCOFI C2 is the best of all"
 VARIANTS = ("C0", "U0", "C1", "U1", "C2", "U2")
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **{variant: ("pao_fed", {"variant": variant}) for variant in VARIANTS},

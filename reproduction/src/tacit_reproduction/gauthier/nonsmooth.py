@@ -70,10 +70,7 @@ class Cell(NamedTuple):  # one run with all its seeds; its fields are the table'
 
 
 def connected(agents: int, mean_degree: float, seed: int) -> Graph:
-    """Return a symmetric graph of that mean degree: a random tree, and links between random pairs on top of it.
-
-    Plain random graphs of few links per agent are hardly ever connected, as these methods need it.
-    """
+    """Return a symmetric graph of that mean degree: a random tree, and links between random pairs on top of it."""
     links = round(agents * mean_degree / 2)
     if agents < 2 or not agents - 1 <= links <= agents * (agents - 1) // 2:
         raise ConfigError(f"connected({agents}, {mean_degree}): {links} links; expected a tree's to all pairs'")

@@ -88,7 +88,8 @@ def claims_on(results: Results, network: str) -> dict[str, list[Claim]]:
         return Pair(f"{name} and {other}, {what}", first, second)
 
     def row(claim: str, pairs: list[Pair], rule: Rule, said: str, figure: str = "tuned") -> Claim:
-        return judged(f"{claim}: {network}", pairs, rule, unit=" dB", text=said, seen_in=figure)
+        text = said if network == CONNECTED else ""  # the other one is a setting of the sweep
+        return judged(f"{claim}: {network}", pairs, rule, unit=" dB", text=text, seen_in=figure)
 
     one, improves = (
         "figure 6.1: one model does not achieve satisfactory accuracy",

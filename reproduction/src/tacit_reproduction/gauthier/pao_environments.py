@@ -94,7 +94,7 @@ and updates 10 i iterations late or later with chance {HARSH.delay:g}^i, lost be
 mean of what arrives; (4.14) with everything shared and alpha = 1 would diverge. {FED} calls so many of those who are
 there.
 
-The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in the same environment, as in
-`pao-vs-baselines`. Near the bound: {NEAR:g} / lambda, lambda the largest eigenvalue of E[z z'] of any client, from the
-first seed's data. The quick form matches no steps and leaves the harsh environment out.
+The step of PAO-Fed is {net.STEP:g}, and m is 4; other methods start like U1 in the same environment. Near the bound:
+{NEAR:g} / lambda, the largest eigenvalue of E[z z'] of any client. The quick form matches no steps and leaves the harsh
+environment out.
 """)  # fmt: skip

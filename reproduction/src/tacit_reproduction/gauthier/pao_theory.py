@@ -101,16 +101,10 @@ def run(task: tuple[Setting, int, int]) -> dict[str, Any]:
     late = Channel(delay=Delay(setting.delay, setting.longest), links=("uplink",)) if setting.longest else None
     with np.errstate(over="ignore", invalid="ignore"):
         found = finished_run(
-            made,
-            topology,
-            lambda seed: data(setting, seed)[0],
-            rounds=setting.rounds,
-            repeats=seeds,
-            seed=first,
-            channel=late,
-            dtype="float64",
+            made, topology, lambda seed: data(setting, seed)[0], rounds=setting.rounds, repeats=seeds, seed=first,
+            channel=late, dtype="float64",
             figures={"deviation": lambda w, batch: jnp.sum((w - truth) ** 2)},  # all clients have the server's model
-        )
+        )  # fmt: skip
     deviation = np.asarray(found.per_round["deviation"])  # (seeds, rounds), 1 at the start
     if setting.ratio:
         last = deviation[:, -1]
@@ -132,9 +126,8 @@ ALONE, ROUGH, AGES, FADING = "one client", "one rough client of eight", "three a
 TRIED = (
     Setting(ALONE, "C1", share=6, available=1.0, longest=0, clients=1, white=True, rounds=400),
     Setting(ROUGH, "C1", share=4, available=1.0, longest=0, clients=8, d=4, rough=8.0, white=True, rounds=400),
-    Setting(AGES, "C1", share=4, available=1.0, delay=0.7, clients=6, d=4, rounds=3000),
-    Setting(FADING, "C2", share=4, available=1.0, delay=0.7, clients=6, d=4, rounds=3000),
-)
+    *(Setting(name, variant, share=4, available=1.0, delay=0.7, clients=6, d=4, rounds=3000)
+      for name, variant in ((AGES, "C1"), (FADING, "C2"))))  # fmt: skip
 RATIOS = (0.02, 0.1, 0.5, 0.9, 1.5, 2.4, 4.0)
 QUICK_RATIOS = (0.02, 0.5, 2.4)
 
@@ -162,10 +155,8 @@ def judge(results: Results) -> Judgement:
     needed = fact(
         "Theorems 4.1 and 4.2, only if: PAO-Fed diverges with every step above the bounds",
         all(row.measures["diverged"].all() for row in above),
-        f"runs that diverged: {_fates(above)}; the bound of Theorem 4.1 is at ratio 2",
-        f"Theorem 4.2: {theorem}; Theorem 4.1: converges in mean if and only if it is below 2 / that eigenvalue",
-        "steps",
-    )
+        f"runs that diverged: {_fates(above)}; the bound of Theorem 4.1 is at ratio 2", f"Theorem 4.2: {theorem}; "
+        "Theorem 4.1: converges in mean if and only if it is below 2 / that eigenvalue", "steps")  # fmt: skip
     half = tried.where(name=ALONE, ratio=0.5).rows[0].measures["diverged"]
     rough = tried.where(name=ROUGH, ratio=2.4).rows[0].measures["diverged"]
     dimensions = next(one.d for one in TRIED if one.name == ALONE)
@@ -213,15 +204,12 @@ STUDY = Study(
     source="Gauthier (2023), sec. 4.3, (4.34), Theorems 4.1 and 4.2", minutes=2,
     measure=over(cells, run, seeds=(40, 20)), judge=judge, tabled=("steady", "kept", "text", "diverged"),
     method="""
-What is simulated is PAO-Fed itself, in double precision, and not the recursion of the analysis. Four clients, six
-coordinates, U1, m = 2, mu = 0.1, clients available in half of the iterations and updates l = 0, 1, 2 iterations late or
-later with chance 0.3^l (lost beyond) unless a setting's name says otherwise. Clients' correlations have eigenvalues
-from 0.2 to 1 in directions of each one's own; observation noise has variance 0.05 to 0.15. Steady: mean over the last
-half of 200 / mu iterations (quick: 100 / mu).
+What is simulated is PAO-Fed itself, and not the recursion of the analysis. Four clients, six coordinates, U1, m = 2,
+mu = 0.1, clients available in half of the iterations and updates l = 0, 1, 2 iterations late or later with chance 0.3^l
+(lost beyond) unless a setting's name says otherwise; correlations with eigenvalues from 0.2 to 1, observation noise of
+variance 0.05 to 0.15. Steady: mean over the last half of 200 / mu iterations (quick: 100 / mu).
 
-Columns kept and text are simulated over predicted. Terms that can be kept: windows as they move, mu^2 terms, and that a
-client sends in the iteration in which it receives.
-
-Step sizes: the bound is that of Theorem 4.2 for the true correlations; before a run it is estimated from the data, and
-a step above it refused unless forced, as here. A run has diverged if its error is over a million times the first one.
+Columns kept and text are simulated over predicted; terms that can be kept are windows as they move, mu^2 terms, and
+that a client sends when it receives. The bound is that of Theorem 4.2 for the true correlations. A run has diverged if
+its error is over a million times the first one.
 """)  # fmt: skip

@@ -1,8 +1,7 @@
 """Data, methods and noise of both studies on the regression of Gauthier (2023), sec. 5.4.1.
 
 A penalty and a clip are in units of the data: features times b and responses times a are a penalty of rho / b^2 and a
-clip of C / (a b), and no deviation that is a share of the target's size changes. So one compiled program runs problems
-with different penalties and clips side by side.
+clip of C / (a b). So one compiled program runs problems with different penalties and clips side by side.
 """
 
 import math

@@ -52,13 +52,9 @@ def run(task: tuple[str, Sequence[float], float, int, int]) -> list[Row]:
     found[FOUND]["right"], found[CHANCE] = 100 * np.array(right), {"right": 100 * np.array(dealt)}
     found[KNOWING] = {"right": 100 * np.array([knowing(world) for world in worlds])}
     return [
-        Row(
-            {"records": records, "gamma": f"gamma up to {spread:g}", "rho": rho, "kind": kind},
-            {name: values[k * seeds : (k + 1) * seeds] for name, values in measured.items()},
-        )
-        for k, spread in enumerate(spreads)
-        for kind, measured in found.items()
-    ]
+        Row({"records": records, "gamma": f"gamma up to {spread:g}", "rho": rho, "kind": kind},
+            {name: values[k * seeds : (k + 1) * seeds] for name, values in measured.items()})
+        for k, spread in enumerate(spreads) for kind, measured in found.items()]  # fmt: skip
 
 
 def knowing(world: World) -> float:

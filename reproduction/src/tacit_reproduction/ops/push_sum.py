@@ -40,6 +40,7 @@ SUSY_QUICK = SUSY_FULL._replace(
     sizes=(128, 256), dense=(Network(128, 4), Network(128, 32)), seeds=10, tuning_seeds=1, ratio=2.0, shared=True
 )
 
+NAMES = {"occupancy": "Room Occupancy", "susy": "SUSY"}
 SAID = {
     "main": "OPS is slightly worse than COL and below DOL-Symm and DOL-Asymm",
     "size": "curves of all sizes are close, that of the largest network is the lowest",
@@ -93,10 +94,8 @@ def judge(design: Design, results: Results) -> Judgement:
 
     ops, alone = ([average(method, fraction) for fraction in FRACTIONS] for method in ("OPS", "Local OGD"))
     largest = "The largest network's loss is at most 1 % above the smallest's"
-    sizes = {
-        words: ask("size", f"{largest}: {words}", _sizes(results.where(neighbours=degree, exact=exact)), NOT_WORSE)
-        for (degree, exact), words in design.degrees.items()
-    }
+    of = {words: _sizes(results.where(neighbours=n, exact=exact)) for (n, exact), words in design.degrees.items()}
+    sizes = {words: ask("size", f"{largest}: {words}", pair, NOT_WORSE) for words, pair in of.items()}
     found = {
         "main": [
             ask("main", "COL has a lower average loss than OPS", pairs("COL", "OPS")),
@@ -112,7 +111,7 @@ def judge(design: Design, results: Results) -> Judgement:
     }
     headlines = [
         headline(
-            SAID[about][0].upper() + SAID[about][1:], place=place, text="curves, no numbers",
+            f"{NAMES[design.data]}: {SAID[about]}", place=place, text="curves, no numbers",
             ours=" ".join(f"{claim.figure}." for claim in found[about]), why=WHY[about],
             claims=found[about][:1] if about == "size" else found[about],
             sweep={words: [claim] for words, claim in sizes.items()} if about == "size" else None,
@@ -169,10 +168,10 @@ Online logistic regression with l2 = 1e-4. In each round every node predicts on 
 at random, the rest is cut into as many k-means clusters as there are nodes. All runs have as many rounds as give each
 of {full.main.nodes} nodes an even share once; nodes whose samples end start over.
 
-Graphs are random and strongly connected. The text sets each node's number of neighbours "as a random value which is
-smaller than a fixed upper bound"; here it is uniform from 1 up to the bound, and where the bound is 2 the other
-readings are run too. OPS and DOL-Asymm send with sender-normalised weights, DOL-Symm keeps mutual links with Metropolis
-weights, COL averages over all nodes, Local OGD sends nothing. Nothing is private here.
+Graphs are random and strongly connected. Each node's number of neighbours is "a random value which is smaller than a
+fixed upper bound": here uniform from 1 up to the bound; where that is 2 the other readings are run too. OPS and
+DOL-Asymm send with sender-normalised weights, DOL-Symm keeps mutual links with Metropolis weights, COL averages over
+all nodes, Local OGD sends nothing. Nothing is private here.
 
 Each method's constant step is the best of a grid, chosen for each network (for each fraction too, but for the quick
 form) on {full.tuning_seeds} seeds not used otherwise; then {full.seeds} other seeds follow, each with its own graph,

@@ -1,7 +1,6 @@
 """Runs of the OPS paper: deal the samples out, choose a step on seeds of its own, run on others.
 
-Graph, partition and order of the samples depend on the seed and the network, never on the method: methods meet common
-random numbers.
+Graph, partition and order of the samples depend on the seed and the network, never on the method.
 """
 
 import functools

@@ -68,6 +68,12 @@ def climb(name: str, of: Callable[[float], Floats], levels: Sequence[float]) -> 
     return [Pair(f"{name} {high:g} over {low:g}", of(high), of(low)) for low, high in pairwise(levels)]
 
 
+def held(swept: Mapping[str, Sequence[Claim]]) -> str:
+    """Say at how many settings all claims hold."""
+    count = sum(all(claim.holds for claim in claims) for claims in swept.values())
+    return f"holds at {count} of {len(swept)} settings"
+
+
 def in_decibels(claim: str, pairs: Sequence[Pair] | Pair, rule: Rule, text: str = "", seen_in: str = "") -> Claim:
     return judged(claim, pairs, rule, unit=" dB", text=text, seen_in=seen_in)
 

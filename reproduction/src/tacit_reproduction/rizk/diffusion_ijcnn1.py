@@ -11,7 +11,7 @@ from tacit_reproduction.rizk.diffusion import METHODS, WORDS, Draws, mechanism, 
 from tacit_reproduction.rizk.ijcnn1 import DATA_NOISE, Samples, balanced_rows, load
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Results
-from tacit_reproduction.verdict import Pair, fact, headline, judged, within
+from tacit_reproduction.verdict import Pair, fact, judged, within
 
 AGENTS, STEP, RHO = 50, 0.5, 0.001
 NOISE_SIZE = 0.8**0.5  # sigma_g: the text's variance is 0.8
@@ -51,20 +51,14 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 
 
 def judge(results: Results) -> Judgement:
-    found, ours = ijcnn1.schemes(results, PLACE, "agents' own models")
     same = bool(np.array_equal(results.of("digest", noise="local"), results.of("digest", noise="grid")))
     said, local = f"{PLACE}, on Avazu: local noise does not change the test error", "Local graph-homomorphic noise"
     figure = f"recorded models of all agents are {'' if same else 'not '}those of the same grid without masks"
     apart = Pair("", *(results.of("settled", noise=noise) for noise in ("local", "none")))
     near = f"{local} moves the centroid's test error by less than {UNTOUCHED:g} points"
     exact = fact(f"{local} leaves the run as it is to the bit", same, figure, said, "rounds")
-    claims = [exact, judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds"), *found.claims]
-    told = headline(
-        "Noise that cancels over the graph costs no test error, random noise does", place=PLACE,
-        text="curves on Avazu: graph-homomorphic beside no noise, random above both", ours=ours,
-        why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
-        claims=claims[:-1], seen_in="rounds")  # fmt: skip
-    return Judgement(claims, [told], found.figures)
+    untouched = judged(near, apart, within(UNTOUCHED), unit=" %", text=said, seen_in="rounds")
+    return ijcnn1.schemes(results, PLACE, "agents' own models", [exact, untouched])
 
 
 STUDY = Study(

@@ -8,16 +8,8 @@ import numpy as np
 from tacit import objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk.diffusion import (
-    METHODS,
-    PER_TEXT_STEP,
-    WORDS,
-    Draws,
-    deviations,
-    in_decibels,
-    mechanism,
-    network,
-)
+from tacit_reproduction.rizk import diffusion
+from tacit_reproduction.rizk.diffusion import METHODS, PER_TEXT_STEP, WORDS, Draws, held, in_decibels
 from tacit_reproduction.rizk.ijcnn1 import digest
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Results, Row, decibels, late, parted
@@ -69,15 +61,15 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
 
     masked = task.noise in ("local", "grid")
     outcome = finished_run(
-        METHODS[task.method](LOSS, PER_TEXT_STEP * STEP, mechanism(task.noise, NOISE_SIZE)),
-        lambda k: network(AGENTS, places[k - first][2], places[k - first][1]), stream, rounds=ROUNDS,
+        METHODS[task.method](LOSS, PER_TEXT_STEP * STEP, diffusion.mechanism(task.noise, NOISE_SIZE)),
+        lambda k: diffusion.network(AGENTS, places[k - first][2], places[k - first][1]), stream, rounds=ROUNDS,
         repeats=len(places), seed=first, record={"models": lambda models: models},
         record_every=1 if masked else EVERY)  # fmt: skip
     models, rounds = outcome.recorded["models"], outcome.recorded_rounds
     bits = digest(models)
     if masked:  # all rounds are compared; deviations are of the rounds that other runs record
         models, rounds = models[:, EVERY - 1 :: EVERY], rounds[EVERY - 1 :: EVERY]
-    centroid, own = deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
+    centroid, own = diffusion.deviations(models, np.stack([each.optima(RIDGE)[0] for each in drawn]))
     measures = {"rounds": rounds[::4], "centroid": centroid[:, ::4]}
     measures |= {"settled": decibels(late(centroid)), "individual": decibels(late(own))}
     measures |= {"digest": np.tile(bits, (seeds, 1))} if masked else {}
@@ -130,6 +122,8 @@ def judge(results: Results) -> Judgement:
     masks = of_masks(next(iter(ends.values())))
     claims = [*masks, *(c for of in (of_centroid, of_agents) for name, here in ends.items() for c in of(here, name))]
 
+    centroid, single = ({name: of(here, name) for name, here in swept.items()} for of in (of_centroid, of_agents))
+
     def levels(measure: str) -> str:
         means = {w: {n: here.of(measure, method="ATC", noise=n).mean() for n in NOISES} for w, here in ends.items()}
         said = (f"{w}: " + ", ".join(f"{WORDS[n]} {value:.1f}" for n, value in of.items()) for w, of in means.items())
@@ -142,18 +136,16 @@ def judge(results: Results) -> Judgement:
             why="The masks of a neighbourhood cancel in its receiver's sum, on a fixed-point grid exactly.",
             claims=masks, seen_in="rounds"),
         headline(
-            "On the centroid random noise costs far more than graph-homomorphic noise, which costs next to nothing",
-            place=FIGURE, text="curves: graph-homomorphic close to no noise, random significantly higher",
-            ours=levels("settled"),
+            "Graph-homomorphic noise costs the centroid next to nothing and single models less than random noise does, "
+            "which costs both far more",
+            place=FIGURE, text="curves: centroid close to no noise, random significantly higher; individual models not "
+            "as much as for random perturbations",
+            ours=f"{levels('settled')}, {held(centroid)}; individual models {levels('individual')}, {held(single)}",
             why="Random noise leaves the centroid an error like 1 / (mu R_u), the gradients' own noise one like mu: "
-            "the first is seen where regressors are small or batches large.",
-            sweep={name: of_centroid(here, name) for name, here in swept.items()}, seen_in="centroid"),
-        headline(
-            "Individual models suffer from graph-homomorphic noise, but less than from random noise",
-            place=FIGURE, text="curves: not as much as for random perturbations", ours=levels("individual"),
-            why="What an agent keeps makes up for the noise that it sends, which drives models apart: further than "
-            "random noise does where an agent has many neighbours, less far on a tree.",
-            sweep={name: of_agents(here, name) for name, here in swept.items()}, seen_in="individual")]  # fmt: skip
+            "the first is seen where regressors are small or batches large. As for single models, what an agent keeps "
+            "makes up for the noise that it sends, which drives models apart: further than random noise does where an "
+            "agent has many neighbours, less far on a tree or a ring with small regressors.",
+            sweep={name: [*centroid[name], *single[name]] for name in swept}, seen_in="centroid")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "y": "MSD (dB)", "words": WORDS}
     seen = Results(row for here in ends.values() for row in here.rows if row.factors["noise"] != "grid")
     of: dict[str, Any] = {"panels": "{method}, {R_u}, {network}", "change": decibels, **y}

@@ -57,7 +57,7 @@ def run(task: tuple[Cell, int, int]) -> dict[str, Any]:
 
 
 def judge(results: Results) -> Judgement:
-    return schemes(results, "figure 3.5", "servers' own models")[0]
+    return schemes(results, "figure 3.5", "servers' own models")
 
 
 STUDY = Study(

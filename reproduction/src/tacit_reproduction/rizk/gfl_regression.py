@@ -10,18 +10,8 @@ import numpy as np
 from tacit import algorithms, graphs, objectives
 from tacit.streams import LinearRegression, linear_regression
 from tacit_reproduction.figures import curves, dots
-from tacit_reproduction.rizk.diffusion import (
-    PER_TEXT_STEP,
-    WORDS,
-    climb,
-    deviations,
-    in_decibels,
-    mechanism,
-    network,
-    noise_by_round,
-    piecewise,
-    stretches,
-)
+from tacit_reproduction.rizk import diffusion
+from tacit_reproduction.rizk.diffusion import PER_TEXT_STEP, WORDS, climb, held, in_decibels
 from tacit_reproduction.study import Judgement, Study, finished_run, over
 from tacit_reproduction.table import Factor, Floats, Results, Row, decibels, late, parted
 from tacit_reproduction.verdict import Claim, Pair, above, below, fact, headline, within
@@ -67,17 +57,17 @@ def run(given: tuple[Task, int, int]) -> list[Row]:
     local, batch = (own.integers(low, high + 1, SERVERS * CLIENTS).tolist() for low, high in (LOCAL_STEPS, BATCH_SIZES))
     lengths = [max(task.rounds, round(30 / step)) for step, _ in task.settings]  # long enough at small steps to settle
     sizes = [math.sqrt(variance) for _, variance in task.settings]
-    noise, steps = mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
+    noise, steps = diffusion.mechanism(task.noise, sizes[0]), [PER_TEXT_STEP * step for step, _ in task.settings]
     outcome = finished_run(
         algorithms.graph_federated(
-            LOSS, piecewise(steps, lengths),
-            server_mechanism=noise if task.noise == "none" else noise_by_round(noise, sizes, lengths),
+            LOSS, diffusion.piecewise(steps, lengths),
+            server_mechanism=noise if task.noise == "none" else diffusion.noise_by_round(noise, sizes, lengths),
             cohort=COHORT, local_steps=local, batch_size=batch),
-        lambda k: graphs.federation(network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
+        lambda k: graphs.federation(diffusion.network(SERVERS, places[k - first][2], places[k - first][1], 4), CLIENTS),
         lambda k: drawn[k - first].stream(), rounds=sum(lengths), repeats=len(places), seed=first,
         evaluate="cohort", record={"servers": lambda models: models[::CLIENTS]}, record_every=2)  # fmt: skip
-    both = deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
-    cut = zip(*(stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
+    both = diffusion.deviations(outcome.recorded["servers"], np.stack([each.optima(RIDGE)[0] for each in drawn]))
+    cut = zip(*(diffusion.stretches(outcome.recorded_rounds, values, lengths) for values in both), strict=True)
     kind, rows = "places" if len(task.places) > 1 else "settings", []
     for (step, variance), ((rounds, centroid), (_, own)) in zip(task.settings, cut, strict=True):
         settled = {"settled": decibels(late(centroid)), "individual": decibels(late(own))}
@@ -137,24 +127,25 @@ def judge(results: Results) -> Judgement:
     here = {f"covariances {c}, {n}": places.where(covariance=c, network=n) for c, n in PLACES}
     main = next(iter(here))
 
+    centroid, single = ({name: of(rows, name) for name, rows in here.items()} for of in (tracked, own))
+
     def levels(measure: str) -> str:
         return ", ".join(f"{WORDS[n]} {here[main].of(measure, noise=n).mean():.1f} dB" for n in NOISES) + f" ({main})"
 
     headlines = [
         headline(
-            "Graph-homomorphic noise between servers tracks no noise, random noise is far worse",
-            place="figure 3.2", text="curves of the centroid's MSD", ours=levels("settled"),
+            "Graph-homomorphic noise between servers tracks no noise, random noise is far worse, also for servers' own "
+            "models",
+            place="figures 3.2 and 3.3 (b)", text="curves; for own models better for a fixed variance, though it does "
+            "not seem significant",
+            ours=f"centroid: {levels('settled')}, {held(centroid)}; own models: {levels('individual')}, {held(single)}",
             why="Noise cancels in the mean of the models but drives them apart, and gradients at models that differ "
             "do not average to the mean's: their difference goes with the square of the features, so that the larger "
             "these are, the more of the noise is seen in the centroid. The text gives neither covariances nor its "
-            "graph.",
-            sweep={name: tracked(of, name) for name, of in here.items()}, seen_in="centroid"),
-        headline(
-            "The servers' own models are better under graph-homomorphic noise", place="figure 3.3 (b)",
-            text="better for a fixed variance, though it does not seem significant", ours=levels("individual"),
-            why="What a server keeps makes up for the noise that it sent, -(1 - W[p, p]) / W[p, p] times it. Random "
-            "noise is worse where it piles up, with few neighbours and small curvature; the ridge of 0.1 limits that.",
-            sweep={name: own(of, name) for name, of in here.items()}, seen_in="individual")]  # fmt: skip
+            "graph. At the servers themselves, what one keeps makes up for the noise that it sent, -(1 - W[p, p]) / "
+            "W[p, p] times it. Random noise is worse there where it piles up, with few neighbours and small curvature; "
+            "the ridge of 0.1 limits that.",
+            sweep={name: [*centroid[name], *single[name]] for name in here}, seen_in="centroid")]  # fmt: skip
     y: dict[str, Any] = {"lines": "noise", "words": WORDS, "y": "MSD (dB)"}
     louder, steps, seen = swept.where(step=STEP), swept.where(variance=VARIANCE), places.where(network="small world")
     drawn: dict[str, Any] = {"x": "covariance", "panels": "network", **y}
@@ -165,7 +156,7 @@ def judge(results: Results) -> Judgement:
         dots(louder, "variances", "MSD by sigma_g^2", "As figure 3.3 (a).", "settled", x="variance", log_x=True, **y),
         dots(steps, "steps", "Settled MSD by mu", "As figure 3.4.", "settled", x="step", log_x=True, **y),
     ]
-    return Judgement([*tracked(here[main], main), *own(here[main], main), *of_sweeps(swept)], headlines, figures)
+    return Judgement([*centroid[main], *single[main], *of_sweeps(swept)], headlines, figures)
 
 
 STUDY = Study(

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from tacit_reproduction.figures import curves, dots
 from tacit_reproduction.rizk.diffusion import WORDS
 from tacit_reproduction.study import Judgement
 from tacit_reproduction.table import Floats, Results, Row, late
-from tacit_reproduction.verdict import Pair, below, judged, not_worse
+from tacit_reproduction.verdict import Claim, Pair, below, headline, judged, not_worse
 
 SHOWN = ("none", "homomorphic", "random", "local")
 AT_ONCE = 100  # models that are judged together, so that their scores fit into memory
@@ -79,7 +80,7 @@ def digest(models: Any) -> NDArray[np.uint8]:
     return np.frombuffer(hashlib.sha256(models.tobytes()).digest(), np.uint8)
 
 
-def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
+def schemes(results: Results, place: str, whose: str, more: Sequence[Claim] = ()) -> Judgement:
     """Judge schemes of noise by "settled" errors of the centroid and "individual" ones: the last claim is our own."""
     shown = results.where(noise=SHOWN)
     settled, own = ({n: shown.of(name, noise=n) for n in shown.levels("noise")} for name in ("settled", "individual"))
@@ -100,4 +101,9 @@ def schemes(results: Results, place: str, whose: str) -> tuple[Judgement, str]:
         dots(both, "schemes", "Test error by scheme", "At the end of the runs.", "error", x="model", **y),
     ]
     ours = ", ".join(f"{WORDS[noise]} {values.mean():.1f} %" for noise, values in settled.items())
-    return Judgement(claims, [], figures), ours
+    told = headline(
+        "Noise that cancels over the graph costs no test error, random noise does", place=place,
+        text="curves on Avazu: graph-homomorphic beside no noise, random above both", ours=ours,
+        why="Noise that sums to nothing is not seen by the centroid of all models; ijcnn1 stands in for Avazu.",
+        claims=[*more, *claims[:-1]], seen_in="rounds")  # fmt: skip
+    return Judgement([*more, *claims], [told], figures)

@@ -40,6 +40,7 @@ def records_held(batch: Batch, view: View) -> Array:
 
 
 def rows(batch: Batch, chosen: Array) -> Batch:
-    """Take records out of a batch; places numbered -1 get weight 0."""
+    """Take records out of a batch; places numbered -1 get weight 0, others their own."""
     taken = jax.tree.map(lambda leaf: leaf[jnp.maximum(chosen, 0)], batch)
-    return taken._replace(weight=(chosen >= 0).astype(jnp.result_type(float)))
+    own = 1 if taken.weight is None else taken.weight
+    return taken._replace(weight=jnp.where(chosen >= 0, own, 0).astype(jnp.result_type(float)))

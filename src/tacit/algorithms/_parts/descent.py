@@ -39,8 +39,9 @@ class Step(NamedTuple):
     mechanism: Mechanism
     """With the sensitivity of what is released: the step size times that of the gradient, where a step is released."""
     value: Callable[..., Tree]
-    """(where the gradient is taken, where the step starts, batch, view, key) -> what is to be released. The key is for
-    objectives that draw in training; without one they are refused."""
+    """(where the gradient is taken, where the step starts, batch, view, key, memory of the optimiser) -> what is to be
+    released. The key is for objectives that draw in training; without one they are refused. The memory is for local
+    steps (`local_steps.local_descent`)."""
     moved: Callable[[Params, Params, Tree, View], Params]
     """(where the gradient is taken, where the step starts, what was released, view) -> where it leads. With an
     optimiser, its update is in the place of what was released."""
@@ -85,7 +86,7 @@ def _by_rate(
     def whole(at: Params, released: Tree) -> Tree:
         return joined(released, rest(at))
 
-    def value(at: Params, start: Params, batch: Batch, view: View, key: Key | None = None) -> Tree:
+    def value(at: Params, start: Params, batch: Batch, view: View, key: Key | None = None, memory: Tree = ()) -> Tree:
         gradient = data(at, batch, counted(batch, view), key)
 
         def model() -> Params:

@@ -84,6 +84,12 @@ def proximal_step(
             f"mechanism {mechanism.name!r} clips in the {clip.norm} norm, but {name!r} solves its local problems to "
             "the end, and what a record moves a minimiser by is bounded in the l2 norm alone; clip in l2"
         )
+    if clip is not None and clip.of == "agent":
+        raise ConfigError(
+            f"mechanism {mechanism.name!r} clips an agent's contribution as a whole (adjacency = 'agent'), but "
+            f"{name!r} solves its local problems to the end, and what bounds a minimiser is a bound on each record's "
+            "slope; say adjacency = 'dataset', which protects the same by a clip of each record"
+        )
     whole_number("newton_steps", newton_steps, "how many a local problem is solved in")
     place = perturbation(mechanism)
     local_problems = LocalProblems(objective, sample, clip, name)

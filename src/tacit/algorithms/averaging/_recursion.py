@@ -24,9 +24,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.descent import gradient_step
+from tacit.algorithms._parts.local_steps import Steps, local_descent
 from tacit.algorithms._parts.mixing import combined, empty_outbox, outbox
-from tacit.algorithms.local_step import LocalStep, before_optimiser, optimised, rate_of
+from tacit.algorithms.local_step import LocalStep, before_optimiser, optimised
 from tacit.algorithms.schedules import as_schedule, sum_until
 from tacit.core.contract import (
     Algorithm,
@@ -57,9 +57,23 @@ class State(NamedTuple):
     phi: Params
     """Where the next gradient is taken."""
     w: Params
-    """What it predicts with."""
+    """What it predicts with; empty where that is phi: without a combination `before` the step."""
     step: Params
-    """Of `within`: -mu grad J(phi), on its way from the gradient to the combination."""
+    """Of `within`: -mu grad J(phi), on its way from the gradient to the combination; empty without one."""
+
+
+def _shared(state: State) -> bool:
+    return isinstance(state.w, tuple) and not state.w
+
+
+def model(state: State) -> Params:
+    """Return what an agent predicts with."""
+    return state.phi if _shared(state) else state.w
+
+
+def with_model(state: State, w: Params) -> State:
+    """Return a state with another w, where it has one of its own."""
+    return state if _shared(state) else state._replace(w=w)
 
 
 def combinations(
@@ -67,6 +81,7 @@ def combinations(
     objective: Objective,
     step: LocalStep,
     mechanism: Mechanism,
+    work: Steps,
     before: str | None = None,
     within: str | None = None,
     after: str | None = None,
@@ -75,9 +90,9 @@ def combinations(
     asked = {place: where for place, where in (("before", before), ("within", within), ("after", after)) if where}
     if not asked:
         raise ConfigError("no combination is asked for: name the links of `before`, `within` or `after`")
-    mechanism, rate = before_optimiser(step, mechanism), rate_of(step)
-    exactly = gradient_step(objective, rate, unprotected._replace(clip=mechanism.clip))
-    descent = gradient_step(objective, rate, mechanism)
+    mechanism = before_optimiser(step, mechanism)
+    exactly = local_descent(objective, step, unprotected._replace(clip=mechanism.clip), work)
+    descent = local_descent(objective, step, mechanism, work)
     on_model = mechanism.perturbs == "model"
     sent = mechanism if on_model else unprotected
     keeps = on_model and (list(asked) != ["after"] or mechanism.spread not in ("common", "per_edge"))
@@ -95,27 +110,25 @@ def combinations(
         return mechanism.for_whole_batch().amplified(lambda view: reach(jnp.maximum(view.round - last, 1)))
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
-        return State(params, params, jax.tree.map(jnp.zeros_like, params))
+        step = jax.tree.map(jnp.zeros_like, params) if steps_at == "within" else ()
+        return State(params, params if before else (), step)
 
-    def minus(a: Tree, b: Tree) -> Tree:
-        return jax.tree.map(jnp.subtract, a, b)
-
-    def stepping(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
+    def stepping(key: Key, state: State, batch: Batch, view: View, memory: Tree = ()) -> tuple[State, Tree]:
         """Release the gradient, the update or the stepped model; within: the model before the step."""
         if not on_model:
-            return state, descent.value(state.phi, state.phi, batch, view, key)
+            return state, descent.value(state.phi, state.phi, batch, view, key, memory)
         stepped = exactly.value(state.phi, state.phi, batch, view, key)
         if steps_at == "within":
-            return state._replace(step=minus(stepped, state.phi)), state.phi
-        own = state._replace(w=stepped) if keeps else state
+            return state._replace(step=jax.tree.map(jnp.subtract, stepped, state.phi)), state.phi
+        own = with_model(state, stepped) if keeps else state
         return own, () if steps_at == "before" else stepped  # the next round sends it
 
     def stepped_messages(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         value = released
         if not on_model:
             stepped = descent.moved(state.phi, state.phi, released, view)
-            within_step = state._replace(step=minus(stepped, state.phi))
-            value, state = (state.phi, within_step) if steps_at == "within" else (stepped, state._replace(w=stepped))
+            within_step = state._replace(step=jax.tree.map(jnp.subtract, stepped, state.phi))
+            value, state = (state.phi, within_step) if steps_at == "within" else (stepped, with_model(state, stepped))
         return state, empty_outbox() if steps_at == "before" else outbox(sent, value)
 
     def absorber(place: str) -> Callable[[Key, State, Inbox, View], State]:
@@ -125,7 +138,7 @@ def combinations(
                 return state._replace(phi=found)
             if place == "within":
                 found = jax.tree.map(jnp.add, found, state.step)
-            return state._replace(phi=found, w=found)
+            return with_model(state._replace(phi=found), found)
 
         return absorb
 
@@ -134,7 +147,9 @@ def combinations(
             noise = noise_on(place) if on_model else descent.mechanism
             return Phase(where, stepping, noise, absorber(place), stepped_messages)
         send = lambda state, released, view: (state, outbox(sent, released))  # noqa: E731
-        return Phase(where, lambda key, state, batch, view: (state, state.w), noise_on(place), absorber(place), send)
+        return Phase(
+            where, lambda key, state, batch, view: (state, model(state)), noise_on(place), absorber(place), send
+        )
 
     phases = [phase(*each) for each in asked.items()]
     if before is not None and steps_at == "before":
@@ -145,11 +160,11 @@ def combinations(
         objective=objective,
         init={"peer": init},
         phases=tuple(phases),
-        model=lambda state: state.w,
+        model=model,
         requires=NEEDS | mechanism.requires,
         privacy=statement(mechanism, TEXT, "sequential" if keeps else "parallel"),
         weights="metropolis",
         continuation={"peer": same_state},
     )
     stepping_phase = len(phases) - 1 if steps_at == "before" else list(asked).index(steps_at)
-    return optimised(made, descent, lambda state: state.phi, stepping_phase)
+    return optimised(made, descent, lambda state: state.phi, stepping_phase, trains=stepping)

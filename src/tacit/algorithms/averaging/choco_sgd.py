@@ -23,7 +23,7 @@ from tacit.algorithms.registry import register
 from tacit.core.contract import Algorithm, Mechanism, Objective, same_state, unprotected
 from tacit.privacy import statement
 
-Operator = Literal["top_k", "random_k", "sign", "int8", "int4"]
+Operator = Literal["top_k", "every_k", "sign", "int8", "int4"]
 """What Q makes of a difference: see `tacit.algorithms.compressed`."""
 
 
@@ -48,9 +48,9 @@ def choco_sgd(
         `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default. A
         difference is made of what was released.
-      operator: "top_k" (the largest numbers), "random_k" (every few-th, from a place drawn anew), "sign", "int8" or
+      operator: "top_k" (the largest numbers), "every_k" (every few-th, from a place drawn anew), "sign", "int8" or
         "int4".
-      share: Of the numbers, for "top_k" and "random_k": the part that is sent, above 0 and below 1; 0.1 by default.
+      share: Of the numbers, for "top_k" and "every_k": the part that is sent, above 0 and below 1; 0.1 by default.
       gamma: How far an agent moves to what its neighbours are known by, above 0 and at most 1; by default that of
         `compressed`. Where models grow without end it is too large.
 

@@ -12,6 +12,7 @@ times as large; and with a probability below 1 it is no bound for the worst case
 
 from __future__ import annotations
 
+from tacit.algorithms._parts.local_steps import local_work
 from tacit.algorithms.averaging._recursion import combinations
 from tacit.algorithms.local_step import LocalStep
 from tacit.algorithms.registry import register
@@ -26,6 +27,9 @@ def diffusion(
     before: str | None = None,
     within: str | None = None,
     after: str | None = None,
+    local_steps: int = 1,
+    batch_size: int | None = None,
+    local_epochs: int | None = None,
 ) -> Algorithm:
     """Diffusion: a gradient step with up to three combinations of neighbours' models around it.
 
@@ -41,6 +45,10 @@ def diffusion(
       before: Links over which models are combined before the step, e.g. "peers"; None for no combination.
       within: Links over which they are combined in the step; None for no combination.
       after: Links over which they are combined after it; None for no combination. At least one of the three.
+      local_steps: Gradient steps of an agent in a round, from 1 on, each by that part of `step`; 1 by default.
+      batch_size: Records drawn for each step, without replacement, from 1 on; by default the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -54,11 +62,19 @@ def diffusion(
     References:
       Rizk (2023), thesis, EPFL, (4.21)-(4.26).
     """
-    return combinations("diffusion", objective, step, mechanism, before, within, after)
+    work = local_work(local_steps, batch_size, local_epochs)
+    return combinations("diffusion", objective, step, mechanism, work, before, within, after)
 
 
 @register("Rizk (2023), (4.15)-(4.16)", title="Consensus")
-def consensus(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def consensus(
+    objective: Objective,
+    step: LocalStep = 0.1,
+    mechanism: Mechanism = unprotected,
+    local_steps: int = 1,
+    batch_size: int | None = None,
+    local_epochs: int | None = None,
+) -> Algorithm:
     """Consensus: combine the neighbours' models, and step by the gradient at one's own.
 
     In a round each agent sends its model, combines what it hears, and subtracts the step size times its gradient,
@@ -69,6 +85,10 @@ def consensus(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism 
       step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
         `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      local_steps: Gradient steps of an agent in a round, from 1 on, each by that part of `step`; 1 by default.
+      batch_size: Records drawn for each step, without replacement, from 1 on; by default the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -81,11 +101,19 @@ def consensus(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism 
     References:
       Rizk (2023), thesis, EPFL, (4.15)-(4.16).
     """
-    return combinations("consensus", objective, step, mechanism, within="peers")
+    work = local_work(local_steps, batch_size, local_epochs)
+    return combinations("consensus", objective, step, mechanism, work, within="peers")
 
 
 @register("Rizk (2023), (4.17)-(4.18)", title="Combine-then-adapt diffusion (CTA)")
-def combine_then_adapt(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def combine_then_adapt(
+    objective: Objective,
+    step: LocalStep = 0.1,
+    mechanism: Mechanism = unprotected,
+    local_steps: int = 1,
+    batch_size: int | None = None,
+    local_epochs: int | None = None,
+) -> Algorithm:
     """Combine-then-adapt diffusion (CTA): combine the neighbours' models, then step from the outcome.
 
     In a round each agent sends its model, combines what it hears, and takes a gradient step from there.
@@ -95,6 +123,10 @@ def combine_then_adapt(objective: Objective, step: LocalStep = 0.1, mechanism: M
       step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
         `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      local_steps: Gradient steps of an agent in a round, from 1 on, each by that part of `step`; 1 by default.
+      batch_size: Records drawn for each step, without replacement, from 1 on; by default the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -108,11 +140,19 @@ def combine_then_adapt(objective: Objective, step: LocalStep = 0.1, mechanism: M
     References:
       Rizk (2023), thesis, EPFL, (4.17)-(4.18).
     """
-    return combinations("combine_then_adapt", objective, step, mechanism, before="peers")
+    work = local_work(local_steps, batch_size, local_epochs)
+    return combinations("combine_then_adapt", objective, step, mechanism, work, before="peers")
 
 
 @register("Rizk (2023), (4.19)-(4.20)", title="Adapt-then-combine diffusion (ATC)")
-def adapt_then_combine(objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected) -> Algorithm:
+def adapt_then_combine(
+    objective: Objective,
+    step: LocalStep = 0.1,
+    mechanism: Mechanism = unprotected,
+    local_steps: int = 1,
+    batch_size: int | None = None,
+    local_epochs: int | None = None,
+) -> Algorithm:
     """Adapt-then-combine diffusion (ATC): step, then combine what the neighbours' steps led to.
 
     In a round each agent takes a gradient step, sends the outcome, and combines what it hears to its next model.
@@ -122,6 +162,10 @@ def adapt_then_combine(objective: Objective, step: LocalStep = 0.1, mechanism: M
       step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
         `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      local_steps: Gradient steps of an agent in a round, from 1 on, each by that part of `step`; 1 by default.
+      batch_size: Records drawn for each step, without replacement, from 1 on; by default the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -136,4 +180,5 @@ def adapt_then_combine(objective: Objective, step: LocalStep = 0.1, mechanism: M
     References:
       Rizk (2023), thesis, EPFL, (4.19)-(4.20).
     """
-    return combinations("adapt_then_combine", objective, step, mechanism, after="peers")
+    work = local_work(local_steps, batch_size, local_epochs)
+    return combinations("adapt_then_combine", objective, step, mechanism, work, after="peers")

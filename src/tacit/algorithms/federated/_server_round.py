@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.local_steps import Training, locally_optimised
 from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
-from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
+from tacit.algorithms._parts.per_client import around_one_server, with_clients
 from tacit.algorithms._parts.sampling import uniform_cohort
 from tacit.core.checks import whole_number
 from tacit.core.contract import (
@@ -99,8 +99,6 @@ def averaging_rounds(
     privacy: PrivacyStatement,
     missing: IfMissing,
     cohort: int | None,
-    local_steps: PerClient,
-    batch_size: PerClient | None,
     server: Init | None = None,
     collect: Collect | None = None,
 ) -> Algorithm:
@@ -114,7 +112,7 @@ def averaging_rounds(
         model=lambda state: state.w,
         requires=link_requirements(missing),
         privacy=privacy,
-        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
+        topology=with_clients(around_one_server, **training.settings),
         learner="client",
         missing=missing,
         predictor="server",

@@ -16,7 +16,7 @@ mean of all here, a weighted mean of the neighbours there.
 from __future__ import annotations
 
 from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.local_steps import local_work, sampled_training
 from tacit.algorithms._parts.mixing import IfMissing, first_model, link_requirements
 from tacit.algorithms._parts.per_client import PerClient, around_one_server
 from tacit.algorithms.federated._server_round import average, averaging_rounds
@@ -52,6 +52,7 @@ def fedavg(
     cohort: int | None = None,
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
+    local_epochs: PerClient | None = None,
 ) -> Algorithm:
     """Federated averaging (FedAvg): clients step with noise, a server averages and hands the mean back.
 
@@ -71,7 +72,9 @@ def fedavg(
       cohort: Clients that the server calls in a round, from 1 on, drawn uniformly; by default all of them take part.
       local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
       batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
-        the batch as it comes. Both need a cohort.
+        the batch as it comes. These three need a cohort.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; one number, or one per client; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -86,13 +89,14 @@ def fedavg(
       Dissertation on private online optimisation, sec. 5.5; with a cohort Rizk (2023), thesis, EPFL, ch. 2.
     """
     if cohort is not None:
-        training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+        training = sampled_training(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs))
         said = statement(mechanism, TEXT)
-        return averaging_rounds("fedavg", objective, training, said, missing, cohort, local_steps, batch_size)
-    if batch_size is not None or not (isinstance(local_steps, int) and local_steps == 1):
+        return averaging_rounds("fedavg", objective, training, said, missing, cohort)
+    alone = isinstance(local_steps, int) and local_steps == 1
+    if batch_size is not None or local_epochs is not None or not alone:
         raise ConfigError(
-            f"local_steps = {local_steps!r}, batch_size = {batch_size!r} without a cohort; say how many clients the "
-            "server calls, all of them if need be"
+            f"local_steps = {local_steps!r}, batch_size = {batch_size!r}, local_epochs = {local_epochs!r} without a "
+            "cohort; say how many clients the server calls, all of them if need be"
         )
     descent = gradient_step(objective, rate_of(step), mechanism)
 

@@ -12,7 +12,7 @@ clip holds whatever mu is.
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.local_steps import local_work, sampled_training
 from tacit.algorithms._parts.mixing import IfMissing
 from tacit.algorithms._parts.per_client import PerClient
 from tacit.algorithms.federated._server_round import averaging_rounds
@@ -33,6 +33,7 @@ def fedprox(
     cohort: int | None = None,
     local_steps: PerClient = 5,
     batch_size: PerClient | None = None,
+    local_epochs: PerClient | None = None,
 ) -> Algorithm:
     """FedProx: federated averaging whose clients are pulled back to the server's model while they train.
 
@@ -53,6 +54,8 @@ def fedprox(
         one step nothing is pulled.
       batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
         the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; one number, or one per client; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -69,6 +72,6 @@ def fedprox(
       Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith (2020), Alg. 2.
     """
     pull = positive("proximal", proximal, "the strength of the pull; without one use fedavg")
-    training = sampled_training(objective, step, mechanism, local_steps, batch_size, pull)
+    training = sampled_training(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs, 5), pull)
     said = statement(mechanism)
-    return averaging_rounds("fedprox", objective, training, said, missing, cohort, local_steps, batch_size)
+    return averaging_rounds("fedprox", objective, training, said, missing, cohort)

@@ -6,7 +6,7 @@ w_p = sum_m A[p, m] (psi_m + noise on that link)                                
 
 from __future__ import annotations
 
-from tacit.algorithms._parts.local_steps import locally_optimised, sampled_training
+from tacit.algorithms._parts.local_steps import local_work, locally_optimised, sampled_training
 from tacit.algorithms._parts.mixing import combined, first_model, outbox
 from tacit.algorithms._parts.per_client import PerClient, with_clients
 from tacit.algorithms.federated._server_round import Server, called_rounds, server_init
@@ -45,6 +45,7 @@ def graph_federated(
     cohort: int,
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
+    local_epochs: PerClient | None = None,
 ) -> Algorithm:
     """Graph federated learning: federated averaging around every server, and diffusion among the servers.
 
@@ -63,6 +64,8 @@ def graph_federated(
       local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
       batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
         the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; one number, or one per client; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -76,7 +79,7 @@ def graph_federated(
     References:
       Rizk (2023), thesis, EPFL, ch. 3, (3.6)-(3.8).
     """
-    training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+    training = sampled_training(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs))
 
     def tell(key: Key, state: Server, batch: Batch, view: View) -> tuple[Server, Tree]:
         return state, state.w
@@ -99,7 +102,7 @@ def graph_federated(
         requires=NEEDS | server_mechanism.requires,
         privacy=_statement(mechanism, server_mechanism),
         weights="metropolis",
-        topology=with_clients(_of_servers, local_steps=local_steps, batch_size=batch_size),
+        topology=with_clients(_of_servers, **training.settings),
         learner="client",
         predictor="server",
     )

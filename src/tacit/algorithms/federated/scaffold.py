@@ -23,9 +23,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.local_steps import local_work, sampled_training
 from tacit.algorithms._parts.per_client import PerClient, around_one_server, with_clients
 from tacit.algorithms.federated._server_round import average, called_rounds
+from tacit.algorithms.local_step import refuse_optimiser
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize, as_schedule
 from tacit.algorithms.tracking._released import divided, minus, nothing
@@ -78,6 +79,7 @@ def scaffold(
     cohort: int | None = None,
     local_steps: PerClient = 5,
     batch_size: PerClient | None = None,
+    local_epochs: PerClient | None = None,
 ) -> Algorithm:
     """SCAFFOLD: federated averaging whose clients correct each local step for how their data differ from all.
 
@@ -97,6 +99,8 @@ def scaffold(
       local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client; 5 by default.
       batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
         the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; one number, or one per client; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -112,10 +116,16 @@ def scaffold(
     References:
       Karimireddy, Kale, Mohri, Reddi, Stich and Suresh (2020), Alg. 1.
     """
+    refuse_optimiser(
+        step,
+        "scaffold",
+        "clients' control variates are found by dividing the way of a round by the step; take fedavg or fedadam with "
+        "this optimiser",
+    )
     further = positive("server_step", server_step, "how much of the clients' mean way the server goes")
     if mechanism.distribution is None:
         mechanism = mechanism._replace(perturbs="gradient")
-    training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+    training = sampled_training(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs, 5))
     schedule = as_schedule(step)
     down, up = called_rounds(training, cohort)
 
@@ -168,7 +178,7 @@ def scaffold(
         model=lambda state: state.w,
         requires=frozenset({"reliable"}),
         privacy=statement(mechanism),
-        topology=with_clients(around_one_server, local_steps=local_steps, batch_size=batch_size),
+        topology=with_clients(around_one_server, **training.settings),
         learner="client",
         predictor="server",
     )

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.local_steps import sampled_training
+from tacit.algorithms._parts.local_steps import Steps, local_work, sampled_training
 from tacit.algorithms._parts.mixing import IfMissing
 from tacit.algorithms._parts.per_client import PerClient
 from tacit.algorithms.federated._server_round import average, averaging_rounds
@@ -63,6 +63,7 @@ def fedavgm(
     cohort: int | None = None,
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
+    local_epochs: PerClient | None = None,
 ) -> Algorithm:
     """FedAvgM: federated averaging in which the server goes on in the direction of earlier rounds.
 
@@ -82,6 +83,8 @@ def fedavgm(
       local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
       batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
         the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; one number, or one per client; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -103,7 +106,8 @@ def fedavgm(
         kept = jax.tree.map(lambda m, d: beta * m + d, state.momentum, delta)
         return state._replace(w=jax.tree.map(lambda w, m: w + further * m, state.w, kept), momentum=kept)
 
-    return _rounds("fedavgm", objective, step, mechanism, missing, cohort, local_steps, batch_size, update, 0.0)
+    work = local_work(local_steps, batch_size, local_epochs)
+    return _rounds("fedavgm", objective, step, mechanism, missing, cohort, work, update, 0.0)
 
 
 @register("Reddi et al. (2021), Alg. 2", title="Adaptive federated optimisation (FedAdam)")
@@ -120,6 +124,7 @@ def fedadam(
     cohort: int | None = None,
     local_steps: PerClient = 1,
     batch_size: PerClient | None = None,
+    local_epochs: PerClient | None = None,
 ) -> Algorithm:
     """FedAdam: federated averaging in which the server steps by Adam, Adagrad or Yogi.
 
@@ -142,6 +147,8 @@ def fedadam(
       local_steps: Gradient steps of a client in a round, from 1 on; one number, or one per client.
       batch_size: Records drawn for each step, without replacement, from 1 on; one number, or one per client; by default
         the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; one number, or one per client; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -178,7 +185,8 @@ def fedadam(
         w = jax.tree.map(lambda w, m, v: w + further * m / (jnp.sqrt(v) + small), state.w, kept, squares)
         return state._replace(w=w, momentum=kept, squares=squares)
 
-    return _rounds("fedadam", objective, step, mechanism, missing, cohort, local_steps, batch_size, update, small**2)
+    work = local_work(local_steps, batch_size, local_epochs)
+    return _rounds("fedadam", objective, step, mechanism, missing, cohort, work, update, small**2)
 
 
 def _rounds(
@@ -188,12 +196,11 @@ def _rounds(
     mechanism: Mechanism,
     missing: IfMissing,
     cohort: int | None,
-    local_steps: PerClient,
-    batch_size: PerClient | None,
+    work: Steps,
     update: Update,
     first_square: float,
 ) -> Algorithm:
-    training = sampled_training(objective, step, mechanism, local_steps, batch_size)
+    training = sampled_training(objective, step, mechanism, work)
 
     def server(key: Key, params: Params, views: Mapping[str, View]) -> Server:
         nothing = jax.tree.map(jnp.zeros_like, params)
@@ -207,6 +214,4 @@ def _rounds(
         return after
 
     said = statement(mechanism)
-    return averaging_rounds(
-        name, objective, training, said, missing, cohort, local_steps, batch_size, server=server, collect=collect
-    )
+    return averaging_rounds(name, objective, training, said, missing, cohort, server=server, collect=collect)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.algorithms._parts.mixing import IfMissing, link_requirements
+from tacit.algorithms.local_step import refuse_optimiser
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import minus, nothing, released_gradient
@@ -39,6 +40,7 @@ from tacit.core.contract import (
 )
 from tacit.privacy import statement
 
+IS_MOMENTUM = "the method is a momentum itself; set `momentum`, or take adapt_then_combine with this optimiser"
 REQUIRES: frozenset[Requirement] = frozenset({"doubly_stochastic", "connected_over_time"})
 
 
@@ -101,6 +103,7 @@ def decentralised_momentum(
       Lin, Karimireddy, Stich and Jaggi (2021), Alg. 1; graphs of one peer: Ying et al. (2021).
     """
     beta = proportion("momentum", momentum, "the share of the buffer that is kept", zero=True)
+    refuse_optimiser(step, "decentralised_momentum", IS_MOMENTUM)
     taken = released_gradient(objective, step, mechanism)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import jax
 
 from tacit.algorithms._parts.mixing import IfMissing, link_requirements
-from tacit.algorithms.momentum.local_momentum import REQUIRES, State, first_state, length, pushed
+from tacit.algorithms.local_step import refuse_optimiser
+from tacit.algorithms.momentum.local_momentum import IS_MOMENTUM, REQUIRES, State, first_state, length, pushed
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import divided, minus, released_gradient
@@ -78,6 +79,7 @@ def quasi_global_momentum(
     """
     beta = proportion("momentum", momentum, "the weight of the buffer in a step", zero=True)
     mu = beta if memory is None else proportion("memory", memory, "the share of the buffer that is kept", zero=True)
+    refuse_optimiser(step, "quasi_global_momentum", IS_MOMENTUM)
     taken = released_gradient(objective, step, mechanism)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.descent import gradient_step
-from tacit.algorithms.local_step import LocalStep, optimised, rate_of
+from tacit.algorithms._parts.local_steps import local_descent, local_work
+from tacit.algorithms.local_step import LocalStep, optimised
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
     Algorithm,
@@ -93,6 +93,9 @@ def online_push_sum(
     objective: Objective,
     step: LocalStep = 0.1,
     mechanism: Mechanism = unprotected,
+    local_steps: int = 1,
+    batch_size: int | None = None,
+    local_epochs: int | None = None,
 ) -> Algorithm:
     """Online push-sum (OPS): learning over one-way links.
 
@@ -107,6 +110,10 @@ def online_push_sum(
       step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
         `optax.adam(1e-3)`; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
+      local_steps: Gradient steps of an agent in a round, from 1 on, each by that part of `step`; 1 by default.
+      batch_size: Records drawn for each step, without replacement, from 1 on; by default the batch as it comes.
+      local_epochs: Passes through all records that a round brings, shuffled, `batch_size` of them at a time, in the
+        place of `local_steps`; none by default.
 
     Returns:
       An algorithm for `tacit.simulate`, a peer or an audit.
@@ -124,13 +131,13 @@ def online_push_sum(
     References:
       OPS paper (ICLR 2021 submission), Alg. 1.
     """
-    descent = gradient_step(objective, rate_of(step), mechanism)
+    descent = local_descent(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs))
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, jnp.ones((), views["peers"].out.weight.dtype))
 
-    def compute(key: Key, state: State, batch: Batch, view: View) -> tuple[State, Tree]:
-        return state, descent.value(ratio(state), state.z, batch, view, key)
+    def compute(key: Key, state: State, batch: Batch, view: View, memory: Tree = ()) -> tuple[State, Tree]:
+        return state, descent.value(ratio(state), state.z, batch, view, key, memory)
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         moved = descent.moved(ratio(state), state.z, released, view)
@@ -153,4 +160,4 @@ def online_push_sum(
         weights="sender",
         membership=members(lambda state: state.mass),
     )
-    return optimised(made, descent, ratio)
+    return optimised(made, descent, ratio, trains=compute)

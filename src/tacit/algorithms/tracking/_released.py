@@ -17,6 +17,12 @@ from tacit.algorithms._parts.descent import gradient_step
 from tacit.algorithms.schedules import StepSize, as_rate
 from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 
+ONE_RATE = (
+    "its correction cancels what agents' data differ by only where all of them step by the same multiple of their "
+    "gradients, and an optimiser scales each agent's own; gradient_tracking takes one, which steps along the tracker"
+)
+"""Why methods with a correction take no optimiser."""
+
 
 class ReleasedGradient(NamedTuple):
     """A gradient around a mechanism."""

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import jax
 
+from tacit.algorithms.local_step import refuse_optimiser
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
-from tacit.algorithms.tracking._released import released_gradient
+from tacit.algorithms.tracking._released import ONE_RATE, released_gradient
 from tacit.algorithms.tracking.extra import NEEDS
 from tacit.core.contract import (
     Algorithm,
@@ -72,6 +73,7 @@ def exact_diffusion(objective: Objective, step: StepSize = 0.1, mechanism: Mecha
     References:
       Yuan, Ying, Zhao and Sayed (2018), Alg. 1.
     """
+    refuse_optimiser(step, "exact_diffusion", ONE_RATE)
     taken = released_gradient(objective, step, mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import jax
 
+from tacit.algorithms.local_step import refuse_optimiser
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
-from tacit.algorithms.tracking._released import nothing, released_gradient
+from tacit.algorithms.tracking._released import ONE_RATE, nothing, released_gradient
 from tacit.core.contract import (
     Algorithm,
     Inbox,
@@ -80,6 +81,7 @@ def extra(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unp
     References:
       Shi, Ling, Wu and Yin (2015), Alg. 1.
     """
+    refuse_optimiser(step, "extra", ONE_RATE)
     taken = released_gradient(objective, step, mechanism)
 
     def first(params: Params) -> State:

@@ -10,16 +10,22 @@ The columns of W sum to 1, hence sum_i y_i = sum_i g_i(x_i) in every round. The 
 the same g_i is subtracted that was added, so that old noise leaves the sum again with its gradient, and a record is
 charged for one release, though it is in two differences.
 
+With an optimiser (GTAdam of Carnevale et al. (2022), where that is Adam) -gamma y_i is its update for the gradient y_i.
+Its memory is the agent's own. Where agents agree, so do their trackers, and no agent's own gradient is scaled: constant
+steps still lead to the common optimum.
+
 A round is y (made of the gradient and of what was heard in the round before), one message (x, y), and the averages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
+from tacit.algorithms.local_step import LocalStep, before_optimiser, is_optimiser
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
 from tacit.algorithms.tracking._released import minus, nothing, released_gradient
@@ -52,11 +58,13 @@ class State(NamedTuple):
     """Of the messages: y; between rounds the average of the neighbours'."""
     gradient: Params
     """The last one that is in the tracker, as it was released."""
+    memory: Any = ()
+    """Of the optimiser."""
 
 
-def first_state(params: Params) -> State:
+def first_state(params: Params, memory: Any = ()) -> State:
     """Return a state whose tracker begins with the next gradient."""
-    return State(params, nothing(params), nothing(params))
+    return State(params, nothing(params), nothing(params), memory)
 
 
 def tracked(tracker: Params, gradient: Params, last: Params) -> Params:
@@ -66,7 +74,7 @@ def tracked(tracker: Params, gradient: Params, last: Params) -> Params:
 
 @register("Pu and Nedic (2020), (4)-(5)", title="Gradient tracking (DSGT, DIGing)")
 def gradient_tracking(
-    objective: Objective, step: StepSize = 0.1, mechanism: Mechanism = unprotected, combine: Combine = "after"
+    objective: Objective, step: LocalStep = 0.1, mechanism: Mechanism = unprotected, combine: Combine = "after"
 ) -> Algorithm:
     """Gradient tracking (DSGT, DIGing): agents follow the network's gradient, so that differing data do not bias them.
 
@@ -78,7 +86,8 @@ def gradient_tracking(
 
     Args:
       objective: Loss and regulariser, e.g. `tacit.objectives.logistic(l2=1e-4)`.
-      step: Step size above 0, a number or a function of the round t = 1, 2, ...; 0.1 by default.
+      step: Step size above 0, a number or a function of the round t = 1, 2, ..., or an optimiser such as
+        `optax.adam(1e-3)`, which steps along the tracker in every round; 0.1 by default.
       mechanism: Noise, its place and its account, e.g. `tacit.privacy.laplace(1.0, clip=1.0)`; none by default.
       combine: "after" averages models after the step along the tracker (DSGT), "before" before it (DIGing, made for
         links that change).
@@ -95,25 +104,41 @@ def gradient_tracking(
       True
 
     References:
-      Nedic, Olshevsky and Shi (2017), Alg. 1; Pu and Nedic (2020), (4)-(5).
+      Nedic, Olshevsky and Shi (2017), Alg. 1; Pu and Nedic (2020), (4)-(5); with Adam Carnevale et al. (2022).
     """
     if combine not in ("after", "before"):
         raise ConfigError(f"combine = {combine!r}: expected 'after' (DSGT) or 'before' (DIGing)")
-    taken = released_gradient(objective, step, mechanism)
+    optimiser = step if is_optimiser(step) else None
+    rate: StepSize = 1.0 if is_optimiser(step) else step  # type: ignore[assignment]
+    taken = released_gradient(objective, rate, before_optimiser(step, mechanism))
+
+    def first(params: Params) -> State:
+        return first_state(params, () if optimiser is None else optimiser.init(params))
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
-        return first_state(params)
+        return first(params)
+
+    def along(state: State, start: Params, y: Params, view: View) -> tuple[Params, Any]:
+        """Return where the step along a tracker leads, and the optimiser's next memory."""
+        if optimiser is None:
+            return minus(start, taken.rate(view), y), ()
+        from tacit.algorithms.optimisers import updated
+
+        update, memory = updated(optimiser, y, state.memory, state.x)
+        return jax.tree.map(jnp.add, start, update), memory
 
     def emit(state: State, released: Tree, view: View) -> tuple[State, Outbox]:
         gradient = taken.gradient(state.x, released, view)
         y = tracked(state.tracker, gradient, state.gradient)
-        x = state.x if combine == "before" else minus(state.x, taken.rate(view), y)
-        return State(state.x, y, gradient), share((x, y))
+        if combine == "before":
+            return state._replace(tracker=y, gradient=gradient), share((state.x, y))
+        x, memory = along(state, state.x, y, view)
+        return State(state.x, y, gradient, memory), share((x, y))
 
     def absorb(key: Key, state: State, inbox: Inbox, view: View) -> State:
         x, y = inbox.mix().private
-        moved = x if combine == "after" else minus(x, taken.rate(view), state.tracker)
-        return State(moved, y, state.gradient)
+        moved, memory = (x, state.memory) if combine == "after" else along(state, x, state.tracker, view)
+        return State(moved, y, state.gradient, memory)
 
     return Algorithm(
         name="gradient_tracking",
@@ -124,5 +149,5 @@ def gradient_tracking(
         requires=frozenset({"doubly_stochastic", "connected_over_time", "reliable"}),
         privacy=statement(mechanism),
         weights="metropolis",
-        continuation={"peer": lambda state, views: first_state(state.x)},
+        continuation={"peer": lambda state, views: first(state.x)},
     )

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tacit.algorithms.local_step import refuse_optimiser
 from tacit.algorithms.push_sum.online_push_sum import members, passes_on
 from tacit.algorithms.registry import register
 from tacit.algorithms.schedules import StepSize
@@ -89,6 +90,12 @@ def push_diging(objective: Objective, step: StepSize = 0.1, mechanism: Mechanism
     References:
       Nedic, Olshevsky and Shi (2017), Alg. 2.
     """
+    refuse_optimiser(
+        step,
+        "push_diging",
+        "trackers are shares of a sum here, as large as an agent's mass is, which an optimiser's memory would take for "
+        "gradients; take gradient_tracking, or online_push_sum with this optimiser",
+    )
     taken = released_gradient(objective, step, mechanism)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:

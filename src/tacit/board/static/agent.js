@@ -5,21 +5,20 @@ import { count, number, some } from "./format.js";
 import { badge } from "./glyphs.js";
 import { look } from "./looks.js";
 import { Plot, Shared } from "./plot.js";
-import { LINKS, MEASURES } from "./words.js";
+import { LINKS, MEASURES, RUN_LINKS } from "./words.js";
 
-const DASHES = { open: null, late: "7 4", dead: "2 4", refused: "10 3 2 3", quarantined: "1 3" };
+const DASHES = { open: null, late: "7 4", lost: "5 3 1 3", dead: "2 4", refused: "10 3 2 3", quarantined: "1 3" };
 
-/** The states of links, with how they are drawn. */
-export const linkKey = () => h("ul", { class: "lines" }, Object.entries(LINKS).map(([state, words]) => h("li", { title: words },
+/** States that links can be in, with how they are drawn: "open" and those that are `known` to occur; of peers, or of a simulation. */
+export const linkKey = (known, peers = false) => h("ul", { class: "lines" }, ["open", ...known].map((state) => h("li", { title: (peers ? LINKS : RUN_LINKS)[state] },
   s("svg", { class: `stroke k-${state}`, viewBox: "0 0 34 10", "aria-hidden": "true" }, s("path", { d: "M1 5H33", "stroke-dasharray": DASHES[state] })), badge(state))));
 
-/** Fill `place` with all about an agent. `name` gives that of another, `choose` opens it. */
-export function agentPanel(place, agent, { name, choose, has, source, onClose }) {
-  const states = new Map(agent.links.map((link) => [link.to, link.state]));
-  const neighbours = (ids, state) => (ids.length ? h("ul", { class: "links" }, ids.map((id) => h("li", {}, has(id)
-    ? h("button", { type: "button", on: { click: () => choose(id) } }, name(id), state && (states.get(id) ?? "open") !== "open" ? badge(states.get(id)) : null) : `agent ${id}`))) : h("p", { class: "by" }, "nobody"));
+/** Fill `place` with all about an agent. `name` gives that of another, `choose` opens it. Returns what shows its links, each a neighbour and a state. */
+export function agentPanel(place, agent, { name, choose, has, source, onClose, key }) {
+  const neighbours = (links) => (links.length ? h("ul", { class: "links" }, links.map(([id, state]) => h("li", {}, has(id)
+    ? h("button", { type: "button", on: { click: () => choose(id) } }, name(id), state === "open" ? null : badge(state)) : `agent ${id}`))) : h("p", { class: "by" }, "nobody"));
   const released = agent.released, shared = new Shared();
-  fill(place, h("h3", {}, "Released"), h("p", {}, released.words), h("dl", { class: "facts" }, h("dt", {}, "releases"), h("dd", {}, count(released.times)),
+  fill(place, h("h3", {}, "Released"), h("p", {}, released.words), h("dl", { class: "facts" }, h("dt", {}, "rounds with a release"), h("dd", {}, released.times === null ? "not known" : count(released.times)),
     h("dt", {}, "cost"), h("dd", {}, released.epsilon === null ? "not private: values leave as they are" : `epsilon ${number(released.epsilon)}`)));
   for (const measure of ["loss", "disagreement"]) {
     const values = agent.curve[measure];
@@ -30,7 +29,8 @@ export function agentPanel(place, agent, { name, choose, has, source, onClose })
     onClose(() => plot.close());
     put(place, plot.element);
   }
-  const late = agent.links.filter((link) => link.state !== "open");
-  put(place, h("h3", {}, `Sends to ${some(agent.out.length, "neighbour")}`), late.length ? h("p", { class: "by" }, `${some(late.length, "link")} not open`) : null, neighbours([...new Set(agent.out)], true),
-    h("h3", {}, `Hears ${some(agent.into.length, "neighbour")}`), neighbours([...new Set(agent.into)], false), h("h3", {}, "Links"), linkKey());
+  const around = h("div", { class: "around" }), closed = (links) => links.filter(([, state]) => state !== "open").length;
+  const side = (verb, links) => [h("h3", {}, `${verb} ${some(links.length, "neighbour")}`), closed(links) ? h("p", { class: "by" }, `${some(closed(links), "link")} not open in this round`) : null, neighbours(links)];
+  put(place, around, h("h3", {}, "Links"), key());
+  return (out, into) => fill(around, side("Sends to", out), side("Hears", into));
 }

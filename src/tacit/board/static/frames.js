@@ -3,7 +3,7 @@
 import { get, part } from "./api.js";
 import { level } from "./palette.js";
 
-const AT_ONCE = 200000, MOST_BLOCKS = 24;
+const AT_ONCE = 200000, MOST_BLOCKS = 24, LINK_ROUNDS = 20, MOST_LINK_ROUNDS = 100;
 
 /** The frames of one measure of a run. */
 export class Frames {
@@ -57,5 +57,31 @@ export class Frames {
     if (this.measure === "presence") return values.map((value) => (value === null ? -1 : Number(value >= 0.5)));
     const [low, high] = this.ends(at, own);
     return values.map((value) => level(value, low, high));
+  }
+}
+
+/** Links that were not open, round by round: {state: [places of links]}, fetched in stretches of rounds. */
+export class LinkFrames {
+  #known = new Map();
+  #waiting = new Map();
+
+  constructor(id, rounds) { Object.assign(this, { id, rounds }); }
+
+  /** States of the round at a place of the list; null while they are not here. */
+  states(at) { return this.#known.get(this.rounds[at]) ?? null; }
+
+  /** Fetch the round of a place, with some behind it. */
+  fetch(at) {
+    const first = this.rounds[at];
+    if (first === undefined || this.#known.has(first)) return Promise.resolve();
+    if (this.#waiting.has(first)) return this.#waiting.get(first);
+    const last = this.rounds[Math.min(this.rounds.length, at + LINK_ROUNDS) - 1];
+    const loading = get(`runs/${part(this.id)}/links?from=${first}&to=${last}`).then((answer) => {
+      this.#known.set(first, {}); // where nothing was noted all are open
+      for (const { round, states } of answer.rounds) this.#known.set(round, states);
+      while (this.#known.size > MOST_LINK_ROUNDS) this.#known.delete(this.#known.keys().next().value);
+    }).finally(() => this.#waiting.delete(first));
+    this.#waiting.set(first, loading);
+    return loading;
   }
 }

@@ -11,6 +11,7 @@ const PATHS = {
   refused: "M6 1a5 5 0 1 0 0 10A5 5 0 1 0 6 1zM2.8 5.2h6.4v1.6H2.8z",
   late: "M6 1a5 5 0 1 0 0 10A5 5 0 1 0 6 1zM5.3 3h1.3v2.8l2 1.2-.7 1.1-2.6-1.6z",
   quarantined: "M6 1 10.5 2.6V6c0 2.6-2 4.3-4.5 5.2C3.5 10.3 1.5 8.6 1.5 6V2.6zM5.3 3.4v3.2h1.4V3.4zM5.3 7.5v1.3h1.4V7.5z",
+  lost: "M1.6 5.2h2.8v1.6H1.6zM7 3.6 8.2 2.4 11.2 6 8.2 9.6 7 8.4 8.4 6.8H5.8V5.2h2.6z",
   none: "M2 5.2h8v1.6H2z",
 };
 
@@ -19,7 +20,7 @@ export const STATES = {
   live: ["live", "good", "live"], done: ["done", "calm", "done"], stopped: ["stopped", "warn", "stopped"],
   failed: ["failed", "bad", "failed"], up: ["done", "good", "up"], down: ["failed", "bad", "down"],
   refused: ["refused", "bad", "refused"], open: ["done", "good", "open"], late: ["late", "warn", "late"],
-  dead: ["failed", "bad", "dead"], quarantined: ["quarantined", "bad", "quarantined"],
+  dead: ["failed", "bad", "dead"], lost: ["lost", "bad", "lost"], quarantined: ["quarantined", "bad", "quarantined"],
   verified: ["done", "good", "chain verified"], broken: ["failed", "bad", "chain broken"], none: ["none", "calm", "no chain"],
 };
 

@@ -4,12 +4,12 @@ import { get, part } from "./api.js";
 import { agentPanel, linkKey } from "./agent.js";
 import { announce, atMost, choice, fill, h, put, say } from "./dom.js";
 import { count, number, some } from "./format.js";
-import { Frames } from "./frames.js";
-import { key } from "./palette.js";
+import { Frames, LinkFrames } from "./frames.js";
+import { key as colourKey } from "./palette.js";
 import { Sheet } from "./sheet.js";
 import { glossary, MEASURES } from "./words.js";
 
-const ROWS = 25, MOST_MARKED = 3000;
+const ROWS = 25;
 const SPEEDS = [["4", "4 frames/s"], ["12", "12 frames/s"], ["30", "30 frames/s"], ["60", "60 frames/s"]];
 
 /** Let a worker find places for agents; `seen` gets them as they become better. */
@@ -28,7 +28,7 @@ export async function graph(place, run, { feed, alive, onClose }) {
     put(place, h("div", { class: "empty" }, h("p", {}, run.state === "live" ? "The graph is shown once the first round is recorded." : "This run has kept no graph.")));
     return;
   }
-  const { nodes, links } = shape, unit = shape.aggregated ? "group" : "agent";
+  const { nodes, links } = shape, marks = new LinkFrames(run.id, shape.rounds), key = () => linkKey(shape.link_states, run.kind === "swarm"), unit = shape.aggregated ? "group" : "agent";
   const state = { measure: shape.measures[0], at: Math.max(0, shape.rounds.length - 1), playing: null, speed: 12, page: 0, order: "id", own: false };
   const stores = new Map(), busy = h("p", { class: "busy", role: "status" }, "Finding places"), tip = h("div", { class: "tip", hidden: true });
   const frames = (measure = state.measure) => {
@@ -44,7 +44,7 @@ export async function graph(place, run, { feed, alive, onClose }) {
   const zoom = (words, sign, work) => h("button", { type: "button", "aria-label": words, on: { click: work } }, sign);
   const legend = h("div", { class: "key" }), panel = h("aside", { class: "panel", "aria-label": "Chosen agent" });
   const slider = h("input", { type: "range", min: "0", max: String(Math.max(0, shape.rounds.length - 1)), is: { value: state.at }, "aria-label": "Round", on: { input: () => { pause(); go(Number(slider.value)); } } });
-  const told = h("output"), play = h("button", { type: "button", class: "play", on: { click: () => (state.playing ? pause() : start()) } }, "▶ Play");
+  const told = h("output"), closed = h("p", { class: "by closed" }), play = h("button", { type: "button", class: "play", on: { click: () => (state.playing ? pause() : start()) } }, "▶ Play");
   const rows = h("details", { on: { toggle: () => list() } }, h("summary", {}, `The ${unit}s as a table`), h("div"));
   put(place,
     h("div", { class: "controls" }, choice("Colour by", shape.measures.map((each) => [each, MEASURES[each]?.[0] ?? each]), state.measure, (value) => { state.measure = value; go(state.at); list(); }),
@@ -52,9 +52,10 @@ export async function graph(place, run, { feed, alive, onClose }) {
       h("span", { class: "by" }, `${some(shape.agents, "agent")}${shape.aggregated ? `, drawn as ${some(nodes.length, "group")}` : ""}, ${shape.left_out ? `${some(shape.left_out, "link")}, too many to be drawn` : some(links.length, "link")}`)),
     h("div", { class: "graph" }, h("div", {}, h("div", { class: "sheet" }, sheet.canvas, busy, tip,
       h("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, zoom("Zoom in", "+", () => sheet.zoom(1.25)), zoom("Zoom out", "−", () => sheet.zoom(0.8)), zoom("Show all", "⤢", () => sheet.fit()))),
-    legend, h("div", { class: "scrub" }, play, slider, told, choice("Speed", SPEEDS, "12", (value) => { state.speed = Number(value); if (state.playing) { pause(); start(); } })), rows), panel),
+    legend, closed, h("div", { class: "scrub" }, play, slider, told, choice("Speed", SPEEDS, "12", (value) => { state.speed = Number(value); if (state.playing) { pause(); start(); } })), rows), panel),
     glossary("agent, peer", "disagreement", "epsilon"));
   slider.parentElement.hidden = shape.rounds.length < 2;
+  closed.hidden = !shape.link_states.length;
   choose(null);
   arrange(nodes.length, links, ({ places, done }) => { sheet.place(places); busy.hidden = done; if (done) place.dataset.placed = "yes"; }, onClose);
   onClose(() => pause());
@@ -79,23 +80,39 @@ export async function graph(place, run, { feed, alive, onClose }) {
     sheet.kind = { cluster: "group", presence: "presence" }[state.measure] ?? "number";
     sheet.levels = store.levels(at, state.own);
     sheet.draw();
-    markAway(at);
+    markLinks(at);
     if (!store.values(Math.min(shape.rounds.length - 1, at + store.each))) store.fetch(at).catch(() => {});
     explain(store);
     if (rows.open) listSoon();
   }
 
-  /** Draw links as dead where one of their ends was away in the round. */
-  async function markAway(at) {
-    if (!shape.measures.includes("presence") || links.length > MOST_MARKED) return;
-    const store = frames("presence");
-    try {
-      await store.fetch(at);
-    } catch { return; }
-    if (!alive() || state.at !== at) return;
-    const away = store.values(at)?.map((value) => value !== null && value < 0.5) ?? [];
-    sheet.states = links.map(([from, to]) => (away[from] || away[to] ? "dead" : "open"));
-    sheet.draw(true);
+  /** Mark links that were not open in the round, those of the chosen agent too. */
+  async function markLinks(at) {
+    if (!shape.link_states.length) return;
+    if (!marks.states(at)) {
+      try {
+        await marks.fetch(at);
+      } catch { return; }
+      if (!alive() || state.at !== at) return;
+    }
+    sheet.marked = marks.states(at) ?? {};
+    const words = Object.entries(sheet.marked).filter(([, all]) => all.length).map(([each, all]) => `${count(all.length)} ${each}`).join(", ");
+    say(closed, `Links in this round: ${words || "all open"}`);
+    showLinks();
+    sheet.draw();
+  }
+
+  /** Links of the chosen agent with their states in the round, on the sheet and in the panel. */
+  function showLinks() {
+    if (state.chosen === null || state.chosen === undefined) return;
+    const known = new Map(Object.entries(sheet.marked).flatMap(([each, all]) => all.map((k) => [k, each])));
+    const out = [], into = [];
+    links.forEach(([from, to], k) => {
+      if (from === state.chosen) out.push([to, known.get(k) ?? "open"]);
+      if (to === state.chosen) into.push([from, known.get(k) ?? "open"]);
+    });
+    sheet.chosen = { id: state.chosen, out, into };
+    state.fillLinks?.(out, into);
   }
 
   /** The legend, made again where its ends have moved. */
@@ -105,7 +122,7 @@ export async function graph(place, run, { feed, alive, onClose }) {
     legend.dataset.now = now;
     const groups = [...new Set(nodes.map((node) => node.cluster).filter((each) => each !== null))].sort((a, b) => a - b);
     const [name, meaning] = MEASURES[state.measure] ?? [state.measure, ""];
-    fill(legend, h("span", {}, h("b", {}, name), meaning && `: ${meaning}`), key(state.measure, { low, high, groups }));
+    fill(legend, h("span", {}, h("b", {}, name), meaning && `: ${meaning}`), colourKey(state.measure, { low, high, groups }));
   }
 
   function start() {
@@ -150,6 +167,7 @@ export async function graph(place, run, { feed, alive, onClose }) {
   /** Open an agent: its links on the sheet, and all about it in the panel; null closes it. */
   async function choose(k) {
     state.chosen = k;
+    state.fillLinks = null;
     sheet.chosen = null;
     sheet.draw();
     const find = h("input", { type: "number", min: "0", max: String(nodes.length - 1), "aria-label": `Number of the ${unit}`, placeholder: "0" });
@@ -159,11 +177,10 @@ export async function graph(place, run, { feed, alive, onClose }) {
       if (find.value !== "" && found >= 0) choose(found);
     } } }, h("label", { class: "field" }, h("span", {}, unit === "agent" ? "Agent" : "Group"), find), h("button", { type: "submit" }, "Open"));
     if (k === null) {
-      fill(panel, h("h2", {}, "No agent chosen"), h("p", { class: "by" }, `Press on one, or name its number: its curve, its neighbours, what it released and what that cost.`), finder, h("h3", {}, "Links"), linkKey());
+      fill(panel, h("h2", {}, "No agent chosen"), h("p", { class: "by" }, `Press on one, or name its number: its curve, its neighbours, what it released and what that cost.`), finder, h("h3", {}, "Links"), key());
       return;
     }
-    const into = links.filter(([, to]) => to === k).map(([from]) => from), out = links.filter(([from]) => from === k).map(([, to]) => to);
-    sheet.chosen = { id: k, into, states: out.map((to) => [to, "open"]) };
+    showLinks();
     sheet.draw();
     const body = h("div", { "aria-busy": "true" });
     fill(panel, h("button", { type: "button", class: "small close", "aria-label": "Close the agent", on: { click: () => { choose(null); sheet.canvas.focus(); } } }, "close"), h("h2", {}, name(k)), body, finder);
@@ -172,9 +189,8 @@ export async function graph(place, run, { feed, alive, onClose }) {
       const agent = await get(`runs/${part(run.id)}/agents/${nodes[k].id}`);
       if (!alive() || state.chosen !== k) return;
       const places = new Map(nodes.map((node, at) => [node.id, at]));
-      sheet.chosen.states = agent.links.filter((link) => places.has(link.to)).map((link) => [places.get(link.to), link.state]);
-      sheet.draw();
-      agentPanel(body, agent, { name: (id) => name(places.get(id)), choose: (id) => choose(places.get(id)), has: (id) => places.has(id), source: `${run.label} ${name(k)}`, onClose });
+      state.fillLinks = agentPanel(body, agent, { name: (id) => name(places.get(id)), choose: (id) => choose(places.get(id)), has: (id) => places.has(id), source: `${run.label} ${name(k)}`, onClose, key });
+      showLinks();
     } catch (fault) {
       if (state.chosen === k) fill(body, h("p", {}, fault.message));
     }
@@ -204,9 +220,14 @@ export async function graph(place, run, { feed, alive, onClose }) {
   // A live run: what is recorded comes at the end of the slider, which stays there if it was there.
   const more = atMost(2000, async () => {
     try {
-      const { rounds } = await get(`runs/${part(run.id)}/frames?measure=${part(state.measure)}&from=${(shape.rounds.at(-1) ?? 0) + 1}&to=${2 ** 31}`);
+      const { rounds, link_states: states } = await get(`runs/${part(run.id)}/frames?measure=${part(state.measure)}&from=${(shape.rounds.at(-1) ?? 0) + 1}&to=${2 ** 31}`);
       const later = rounds.filter((round) => round > (shape.rounds.at(-1) ?? 0));
       if (!alive() || !later.length) return;
+      if (states.length > shape.link_states.length) { // the first quarantine, say
+        shape.link_states = states;
+        closed.hidden = false;
+        if (state.chosen === null) choose(null);
+      }
       const following = state.at >= shape.rounds.length - 1 && !state.playing;
       shape.rounds.push(...later);
       slider.max = String(shape.rounds.length - 1);

@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { resolved } from "./looks.js";
 import { groupColours, outline, SCALE } from "./palette.js";
 
-const DASHES = { open: [], late: [7, 4], dead: [2, 4], refused: [10, 3, 2, 3], quarantined: [1, 3] };
+const MOST_DASHED = 5000;
+const DASHES = { open: [], late: [7, 4], lost: [5, 3, 1, 3], dead: [2, 4], refused: [10, 3, 2, 3], quarantined: [1, 3] };
 const NAMES = ["ink", "soft", "page", "card", "edge", "accent", "warn", "bad"];
 
 /** A canvas that shows places, links, and a level or group of each agent; it is moved, zoomed and pressed on. */
@@ -16,8 +17,8 @@ export class Sheet {
   #stale = true;
   #asked = false;
   levels = null;
-  /** State of each link; null: all are open. */
-  states = null;
+  /** Places of the links that are not open, by their states: they are drawn over the others in every frame. */
+  marked = {};
   kind = "number";
   chosen = null;
   hovered = null;
@@ -101,6 +102,7 @@ export class Sheet {
     pen.drawImage(this.#layer, 0, 0);
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     if (this.#places.length) {
+      this.#marks();
       if (this.chosen !== null) this.#chosenLinks();
       this.#agents(width, height);
       for (const k of new Set([this.hovered, this.chosen])) if (k !== null) this.#ring(k);
@@ -109,25 +111,34 @@ export class Sheet {
     this.drawn.milliseconds += performance.now() - began;
   }
 
-  /** All links, thinner the more there are; those that are not open by their dashes. */
+  /** All links, thinner the more there are. */
   #links() {
     const pen = this.#layer.getContext("2d"), many = this.links.length;
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.clearRect(0, 0, this.#layer.width, this.#layer.height);
     if (!this.#places.length) return;
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    const by = Map.groupBy(this.links.keys(), (k) => this.states?.[k] ?? "open");
-    for (const [state, all] of by) {
-      pen.beginPath();
-      for (const k of all) this.#stroke(pen, ...this.links[k], many <= 600);
-      pen.globalAlpha = state === "open" ? (many > 6000 ? 0.22 : many > 1500 ? 0.32 : 0.6) : 1;
-      pen.strokeStyle = { open: this.colours.edge, late: this.colours.warn }[state] ?? this.colours.bad;
-      pen.lineWidth = state === "open" ? (many > 3000 ? 0.6 : 0.9) : 1.4;
-      pen.setLineDash(DASHES[state] ?? []);
-      pen.stroke();
-    }
-    pen.setLineDash([]);
+    pen.beginPath();
+    for (const link of this.links) this.#stroke(pen, ...link, many <= 600);
+    pen.globalAlpha = many > 6000 ? 0.22 : many > 1500 ? 0.32 : 0.6;
+    pen.strokeStyle = this.colours.edge;
+    pen.lineWidth = many > 3000 ? 0.6 : 0.9;
+    pen.stroke();
     pen.globalAlpha = 1;
+  }
+
+  /** Links that are not open in the round, by their dashes; of very many, by their colours. */
+  #marks() {
+    const { pen, colours } = this, many = Object.values(this.marked).reduce((sum, all) => sum + all.length, 0);
+    for (const [state, all] of Object.entries(this.marked)) {
+      pen.beginPath();
+      for (const k of all) if (this.links[k]) this.#stroke(pen, ...this.links[k], this.links.length <= 600);
+      pen.strokeStyle = state === "late" ? colours.warn : colours.bad;
+      pen.lineWidth = many > 1000 ? 0.8 : 1.4;
+      pen.setLineDash(many > MOST_DASHED ? [] : DASHES[state] ?? []);
+      pen.stroke();
+      pen.setLineDash([]);
+    }
   }
 
   /** A link from the rim of one agent to that of another, with a head that shows its way. */
@@ -145,7 +156,7 @@ export class Sheet {
 
   /** Links of the agent that was pressed on, by their states: dashes, and a sign in their middle. */
   #chosenLinks() {
-    const { pen, colours } = this, { id, into, states } = this.chosen, signs = [];
+    const { pen, colours } = this, { id, into, out } = this.chosen, signs = [];
     const link = (from, to, state, colour) => {
       pen.beginPath();
       this.#stroke(pen, from, to, true);
@@ -156,14 +167,14 @@ export class Sheet {
       pen.setLineDash([]);
       if (state !== "open") signs.push([from, to, state]);
     };
-    for (const other of into) link(other, id, "open", colours.soft);
-    for (const [other, state] of states) link(id, other, state, colours.accent);
+    for (const [other, state] of into) link(other, id, state, colours.soft);
+    for (const [other, state] of out) link(id, other, state, colours.accent);
     for (const [from, to, state] of signs) {
       const [x, y] = this.at(from), [u, v] = this.at(to), mx = (x + u) / 2, my = (y + v) / 2;
       pen.beginPath(); pen.arc(mx, my, 8, 0, 2 * Math.PI); pen.fillStyle = colours.card; pen.fill();
       pen.strokeStyle = pen.fillStyle = state === "late" ? colours.warn : colours.bad; pen.lineWidth = 1.5; pen.stroke();
       pen.font = "bold 11px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle";
-      pen.fillText({ late: "…", dead: "×", refused: "–", quarantined: "!" }[state] ?? "?", mx, my + 0.5);
+      pen.fillText({ late: "…", lost: "?", dead: "×", refused: "–", quarantined: "!" }[state], mx, my + 0.5);
     }
   }
 

@@ -37,7 +37,7 @@ def init_peer(
     from tacit.cli.scaffolds.streams import STREAMS, stream_text
     from tacit.config.job import load_job
     from tacit.config.sections import read_text, unknown_name
-    from tacit.peer.identity.identity import request
+    from tacit.peer.identity.enrolment import request
 
     kind = stream or ("push" if data is None else "csv")
     if kind not in STREAMS:

@@ -197,7 +197,7 @@ def free_ports(count: int) -> list[int]:
 def enrol(folder: Path, names: Sequence[str]) -> None:
     """Make an authority, and an identity for every member, an observer and an operator, as on hosts of their own."""
     from tacit.peer.identity.authority import init_ca, issue
-    from tacit.peer.identity.identity import install, request
+    from tacit.peer.identity.enrolment import install, request
 
     init_ca(folder / AUTHORITY, folder.name[:64])
     for name in names:

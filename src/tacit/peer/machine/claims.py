@@ -13,6 +13,9 @@ about n / 64 of its own; a liar alone needs 33 million of them to use up all num
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 FURTHEST_AHEAD = 8
 """If no message may be lost, a peer gets at most this many rounds ahead of a neighbour that does not confirm them;
 otherwise it keeps messages for so many rounds, and a peer that is further behind leaves rounds out."""
@@ -20,6 +23,9 @@ LONGEST_LEAP = 1024
 """Most rounds that are left out at once on the word of one neighbour alone."""
 REST = 16
 """Rounds of a peer from one such leap to the next."""
+GIVEN_UP_AFTER = 3
+"""After this many phases without a message of a neighbour the next ones do not wait for it, until it is heard again.
+More than one, or a peer that works through a backlog of data would leave behind neighbours that are only late."""
 
 
 class Claims:
@@ -86,3 +92,32 @@ class Claims:
         """The round that more than half of the claims reach, two at least."""
         said = sorted(self._said.values())
         return said[(len(said) - 1) // 2] if len(said) > 1 else 0
+
+
+class Patience:
+    """Neighbours of one peer for which its phases do not wait any more."""
+
+    def __init__(self) -> None:
+        self._missed: Counter[str] = Counter()
+        """Neighbour -> phases that ended without it since its last sign of life."""
+        self._greeted: set[str] = set()
+        """Neighbours of which nothing but greetings has come since the first of these."""
+
+    def greeted(self, name: str) -> None:
+        """Wait for a neighbour that opens a link; for one that opens one after the other and sends nothing, once."""
+        if name not in self._greeted:
+            self._greeted.add(name)
+            del self._missed[name]
+
+    def heard(self, name: str) -> None:
+        """Wait for a neighbour whose message has come."""
+        self._greeted.discard(name)
+        del self._missed[name]
+
+    def missed(self, names: Iterable[str]) -> None:
+        """Note a phase that ended without some neighbours."""
+        self._missed.update(names)
+
+    def is_over(self, name: str) -> bool:
+        """Whether phases do not wait for a neighbour."""
+        return self._missed[name] >= GIVEN_UP_AFTER

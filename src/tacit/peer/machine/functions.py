@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,10 @@ from tacit.peer.machine.releases import Releaser
 from tacit.peer.machine.snapshots import Memories
 from tacit.privacy import records_in
 from tacit.privacy.charges import Held
-from tacit.privacy.enforcement import Enforced, enforced
 from tacit.runtime import MessageSpec
+
+if TYPE_CHECKING:
+    from tacit.privacy.enforcement import Enforced
 
 
 class AgentFunctions:
@@ -59,6 +61,8 @@ class AgentFunctions:
         def compute(
             key: Key, state: State, batch: Batch, view: View
         ) -> tuple[State, runtime.Declared | None, Enforced]:
+            from tacit.privacy.enforcement import Enforced, enforced
+
             view, batch = runtime.with_data(view, batch)
             after, value = runtime.compute(phase, index, key, state, batch, view)
             declared = runtime.declare(phase, value, records_in(batch), view)

@@ -15,13 +15,12 @@ again, byte by byte the same, what its out-neighbours have not confirmed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.contract import Batch, Message, Params
 from tacit.core.errors import ContractError, MessageRefused, StoreError
-from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims
+from tacit.peer.machine.claims import FURTHEST_AHEAD, Claims, Patience
 from tacit.peer.machine.envelopes import Envelope
 from tacit.peer.machine.functions import AgentFunctions
 from tacit.peer.machine.releases import BookedReleaser
@@ -41,10 +40,6 @@ from tacit.privacy.noise import NoiseSource
 if TYPE_CHECKING:
     from tacit.peer.masking.masker import Pads
     from tacit.peer.membership.members import Members
-
-GIVEN_UP_AFTER = 3
-"""After this many phases without a message of a neighbour the next ones do not wait for it, until it is heard again.
-More than one, or a peer that works through a backlog of data would leave behind neighbours that are only late."""
 
 
 class Node:
@@ -90,8 +85,7 @@ class Node:
         self._phase_began = now
         self.claims = Claims()
         """Rounds that in-neighbours claim to be in."""
-        self._missed: Counter[str] = Counter()
-        """Neighbour -> phases that ended without it since its last sign of life."""
+        self._patience = Patience()
         self.outbox = Outbox(self.sends_to, self.waits, plan.longest_delay)
         with self.plan.precision():
             self._restore(data)
@@ -178,7 +172,7 @@ class Node:
         if self.waits or not missing:
             return not missing
         beyond = self.round + self.plan.longest_delay
-        given_up = all(self._missed[name] >= GIVEN_UP_AFTER or self.claims.is_beyond(name, beyond) for name in missing)
+        given_up = all(self._patience.is_over(name) or self.claims.is_beyond(name, beyond) for name in missing)
         return given_up or (self.deadline is not None and now >= self._phase_began + self.deadline)
 
     def due_at(self) -> float | None:
@@ -258,7 +252,7 @@ class Node:
             rests = self.between_rounds and self.next_round != self.round + 1
             if self.links.after_phase() or parcels or rests or self.store.staged.charges:
                 self._commit(parcels)
-        self._missed.update(missing)
+        self._patience.missed(missing)
         self._phase_began = now
 
     def flush(self) -> None:
@@ -283,13 +277,13 @@ class Node:
         """Note the round that an in-neighbour names as it opens its link; what it named before is taken back."""
         if self._is_claim(name, at_round):
             self.claims.greet(name, at_round)
-            del self._missed[name]
+            self._patience.greeted(name)
 
     def announced(self, name: str, at_round: int) -> None:
         """Note the round of an in-neighbour's message."""
         if self._is_claim(name, at_round):
             self.claims.raise_to(name, at_round)
-            del self._missed[name]
+            self._patience.heard(name)
 
     def _is_claim(self, name: str, at_round: int) -> bool:
         """Whether a round counts; it does not where a link is yet to be opened, or was closed meanwhile."""

@@ -113,7 +113,7 @@ class StatusDoor:
     async def _attend(self, connection: socket.socket, ticket: int) -> None:
         """Serve a connection until it ends."""
         try:
-            secured = await met(connection, self._watch.credentials(), self._refused)
+            secured = await met(connection, self._watch.credentials(), self._refused, self._door.turns)
             if secured is not None:
                 await self._serve(secured, ticket)
         finally:

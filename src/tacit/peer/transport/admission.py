@@ -10,7 +10,6 @@ neighbours, one each, and are never pushed out.
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,6 +64,9 @@ class Admission:
     def __init__(self, limits: DoorLimits) -> None:
         self.limits = limits
         self._strangers: dict[int, _Stranger] = {}
+        """In the order of `since`."""
+        self._of: dict[str, dict[int, _Stranger]] = {}
+        """The same by source, so that a crowd costs no more one by one than a few do."""
         self._proven: dict[str, tuple[int, str]] = {}
         self._tickets = 0
 
@@ -76,7 +78,7 @@ class Admission:
     def arrive(self, address: str, now: float) -> tuple[int, list[int]]:
         """Note a connection; returns its ticket, and the tickets of those to close."""
         self._tickets += 1
-        self._strangers[self._tickets] = _Stranger(source_of(address), now)
+        self._add(self._tickets, _Stranger(source_of(address), now))
         return self._tickets, self._crowded_out(self._tickets)
 
     def spoke(self, ticket: int) -> None:
@@ -86,31 +88,36 @@ class Admission:
 
     def prove(self, ticket: int, name: str, now: float) -> list[int]:
         """Note that a connection is a neighbour's; its older one is a stranger again. Returns the tickets to close."""
-        stranger = self._strangers.pop(ticket, None)
+        stranger = self._remove(ticket)
         if stranger is None:
             return []
         older = self._proven.get(name)
         self._proven[name] = ticket, stranger.source
         if older is None:
             return []
-        self._strangers[older[0]] = _Stranger(older[1], now, spoke=True)
+        self._add(older[0], _Stranger(older[1], now, spoke=True))
         return self._crowded_out(older[0])
 
     def leave(self, ticket: int) -> None:
         """Forget a connection that has ended."""
-        self._strangers.pop(ticket, None)
+        self._remove(ticket)
         for name, (proven, _) in tuple(self._proven.items()):
             if proven == ticket:
                 del self._proven[name]
 
     def overdue(self, now: float) -> list[int]:
         """Return the tickets of strangers whose time is up."""
-        return [t for t, one in self._strangers.items() if now - one.since >= self.limits.proof_time]
+        found = []
+        for ticket, one in self._strangers.items():
+            if now - one.since < self.limits.proof_time:
+                break
+            found.append(ticket)
+        return found
 
     def deadline(self) -> float | None:
         """Return when the next stranger's time will be up."""
-        first = min((one.since for one in self._strangers.values()), default=None)
-        return None if first is None else first + self.limits.proof_time
+        first = next(iter(self._strangers.values()), None)
+        return None if first is None else first.since + self.limits.proof_time
 
     def oldest(self) -> int | None:
         """Return the ticket to close first when resources run out."""
@@ -118,14 +125,29 @@ class Admission:
 
     def _crowded_out(self, newest: int) -> list[int]:
         """Return the ticket to close so that the newest may stay, if any."""
-        counts = Counter(one.source for one in self._strangers.values())
-        source = self._strangers[newest].source
-        if counts[source] <= self.limits.per_address:
+        there = self._of[self._strangers[newest].source]
+        if len(there) <= self.limits.per_address:
             if len(self._strangers) <= self.limits.connections:
                 return []
-            source = max(counts, key=lambda other: counts[other])
-        others = [t for t, one in self._strangers.items() if one.source == source and t != newest]
-        return sorted(others, key=self._rank)[:1]
+            there = max(self._of.values(), key=len)
+        others = (t for t in there if t != newest)
+        first = next(others, None)
+        if first is None or not there[first].spoke:
+            return [] if first is None else [first]
+        return [min((first, *others), key=self._rank)]
+
+    def _add(self, ticket: int, stranger: _Stranger) -> None:
+        self._strangers[ticket] = stranger
+        self._of.setdefault(stranger.source, {})[ticket] = stranger
+
+    def _remove(self, ticket: int) -> _Stranger | None:
+        stranger = self._strangers.pop(ticket, None)
+        if stranger is not None:
+            there = self._of[stranger.source]
+            del there[ticket]
+            if not there:
+                del self._of[stranger.source]
+        return stranger
 
     def _rank(self, ticket: int) -> tuple[bool, float, int]:
         one = self._strangers[ticket]

@@ -10,7 +10,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tacit.peer.transport.admission import CROWDED, UNPROVEN, Admission
+from tacit.peer.transport.admission import CROWDED, FEWEST, UNPROVEN, Admission
+from tacit.peer.transport.turns import Turns
 from tacit.privacy.ledger.open_files import SHORT
 
 BACKLOG, AT_ONCE = 1024, 16
@@ -33,10 +34,20 @@ class Door:
     """Accepts connections, and serves those that may stay until they end."""
 
     def __init__(
-        self, admission: Admission, attend: Attend, refused: Callable[[str, str], None], *, silent: bool = True
+        self,
+        admission: Admission,
+        attend: Attend,
+        refused: Callable[[str, str], None],
+        *,
+        silent: bool = True,
+        expected: int = FEWEST,
     ) -> None:
-        """Serve by `attend`, from the first byte on or, if not `silent`, at once; tell `refused` reason and address."""
+        """Serve by `attend`, from the first byte on or, if not `silent`, at once; tell `refused` reason and address.
+
+        More strangers at a time than are `expected` are a crowd, and get no more than a share of the time.
+        """
         self.admission, self._attend, self._refused, self._silent = admission, attend, refused, silent
+        self.turns = Turns(lambda: admission.strangers > expected)
         self._visits: dict[int, _Visit] = {}
         self._socket: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -91,6 +102,13 @@ class Door:
         return asyncio.get_running_loop().time()
 
     def _accept(self) -> None:
+        with self.turns.counted():
+            self._accept_some()
+        wait = self.turns.wait
+        if wait > 0 and self._socket is not None:
+            self._pause(wait)
+
+    def _accept_some(self) -> None:
         for _ in range(AT_ONCE):
             if self._socket is None:
                 return
@@ -109,19 +127,23 @@ class Door:
 
     def _make_room(self) -> None:
         """Close one connection, and accept none for a moment: no descriptor is left."""
-        oldest, loop = self.admission.oldest(), asyncio.get_running_loop()
+        oldest = self.admission.oldest()
         if oldest is not None:
             self._end(oldest, CROWDED)
+        self._pause(PAUSE)
+
+    def _pause(self, seconds: float) -> None:
         assert self._socket is not None
-        loop.remove_reader(self._socket)
-        loop.call_later(PAUSE, self._resume)
+        loop = asyncio.get_running_loop()
+        if loop.remove_reader(self._socket):
+            loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def _receive(self, connection: socket.socket, address: str) -> bool:
-        """Take a connection in; returns whether another one has to go for it."""
+        """Take a connection in; returns whether another one has to go for it, and is yet to end."""
         ticket, crowded_out = self.admission.arrive(address, self._now())
         self._visits[ticket] = _Visit(connection, address)
         if not self._silent or _has_spoken(connection):  # or it would look silent to those who come with it
@@ -132,11 +154,15 @@ class Door:
             self._end(gone, CROWDED)
         if self._timer is None:
             self._watch()
-        return bool(crowded_out)
+        return any(gone in self._visits for gone in crowded_out)
 
     def _heard(self, ticket: int) -> None:
-        asyncio.get_running_loop().remove_reader(self._visits[ticket].connection)
-        self._begin(ticket, spoke=True)
+        connection = self._visits[ticket].connection
+        asyncio.get_running_loop().remove_reader(connection)
+        if _has_spoken(connection):
+            self._begin(ticket, spoke=True)
+        else:  # gone without a word
+            self._forget(ticket)
 
     def _begin(self, ticket: int, *, spoke: bool) -> None:
         visit = self._visits[ticket]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tacit.peer.transport.turns import Turns
 
 REASONS = (
     "no certificate",
@@ -68,8 +72,10 @@ def said_of(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-async def shake_hands(connection: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> Secured:
-    """Do the handshake on a non-blocking socket.
+async def shake_hands(
+    connection: socket.socket, context: ssl.SSLContext, *, server_side: bool, turns: Turns | None = None
+) -> Secured:
+    """Do the handshake on a non-blocking socket, each step of it in one of the `turns` of strangers.
 
     Raises ssl.SSLError where it fails, after the other end was told, and ConnectionError where the other end leaves.
     """
@@ -77,7 +83,8 @@ async def shake_hands(connection: socket.socket, context: ssl.SSLContext, *, ser
     tls = context.wrap_bio(incoming, outgoing, server_side=server_side)
     while True:
         try:
-            tls.do_handshake()
+            async with contextlib.nullcontext() if turns is None else turns.next():
+                tls.do_handshake()
             waits = False
         except ssl.SSLWantReadError:
             waits = True

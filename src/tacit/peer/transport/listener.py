@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tacit.core.errors import ConfigError, MessageRefused, said
 from tacit.peer.identity.credentials import Credentials, IdentityWatch, peer_of
 from tacit.peer.node.exchange import Reception
-from tacit.peer.transport.admission import Admission, DoorLimits
+from tacit.peer.transport.admission import FEWEST, Admission, DoorLimits
 from tacit.peer.transport.codec import Codec
 from tacit.peer.transport.doors import Door
 from tacit.peer.transport.frames import End, printable
@@ -20,6 +20,7 @@ from tacit.peer.transport.handshake import Secured, handshake_reason, said_of, s
 from tacit.peer.transport.incoming import IncomingLink
 from tacit.peer.transport.link import LinkEvents
 from tacit.peer.transport.stream import linger
+from tacit.peer.transport.turns import Turns
 from tacit.privacy.ledger.open_files import descriptors_left
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Listener:
 
     async def start(self, address: str) -> int:
         """Listen at "host:port" (port 0: any that is free); returns the port."""
-        self._door = Door(Admission(self._door_limits()), self._attend, self._turn_away)
+        expected = max(FEWEST, self._limits.neighbours)
+        self._door = Door(Admission(self._door_limits()), self._attend, self._turn_away, expected=expected)
         host, _, port = address.rpartition(":")
         try:
             return self._door.open(host, int(port))
@@ -179,7 +181,8 @@ class Listener:
     async def _caller(self, connection: socket.socket) -> tuple[str, Secured] | None:
         """Return the in-neighbour at the other end, by its certificate; anybody else is refused."""
         credentials = self._watch.credentials()
-        secured = await met(connection, credentials, self._events.refused)
+        assert self._door is not None  # it let this connection in
+        secured = await met(connection, credentials, self._events.refused, self._door.turns)
         if secured is None:
             return None
         name = None
@@ -217,12 +220,15 @@ class Listener:
 
 
 async def met(
-    connection: socket.socket, credentials: Credentials, refused: Callable[[str, str | None, str], None]
+    connection: socket.socket,
+    credentials: Credentials,
+    refused: Callable[[str, str | None, str], None],
+    turns: Turns,
 ) -> Secured | None:
     """Shake hands with a caller; None where that fails, after the caller and `refused` were told why."""
     where = address_of(connection)
     try:
-        return await shake_hands(connection, credentials.server, server_side=True)
+        return await shake_hands(connection, credentials.server, server_side=True, turns=turns)
     except ssl.SSLError as error:
         refused(handshake_reason(error), None, f"{said_of(error)}, from {where}")
         await linger(connection, PARTING_TIME)

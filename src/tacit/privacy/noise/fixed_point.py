@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.core.contract import Array, Mechanism, Tree
-from tacit.privacy.noise.unit_noise import NoiseWords, unit_laplace
 
 _GRIDS = {"float32": ("int32", 2.0**-20), "float64": ("int64", 2.0**-40)}
 """Precision -> the integers that stand for it, and the step that they count unless a mechanism says otherwise."""
 
 GRID_TYPES = tuple(whole for whole, _ in _GRIDS.values())
 DEFAULT_STEPS = tuple(step for _, step in _GRIDS.values())
+PRECISIONS = {whole: name for name, (whole, _) in _GRIDS.items()}
 
 
 def hides(mechanism: Mechanism) -> bool:
@@ -66,16 +66,8 @@ def from_grid(mechanism: Mechanism, total: Tree) -> Tree:
       >>> from_grid(on_grid(grid=0.25), jnp.asarray([2, -1], "int32"))
       Array([ 0.5 , -0.25], dtype=float32)
     """
-    precision = {whole: name for name, (whole, _) in _GRIDS.items()}
 
     def number(leaf: Array) -> Array:
-        return leaf.astype(precision[leaf.dtype.name]) * fixed_point_step(mechanism, leaf.dtype)
+        return leaf.astype(PRECISIONS[leaf.dtype.name]) * fixed_point_step(mechanism, leaf.dtype)
 
     return jax.tree.map(number, total)
-
-
-def mask_draws(words: NoiseWords, scale: Array, shape: tuple[int, int], integers: Any) -> Array:
-    """Draw one mask per pair of senders and number: Laplace draws, in steps of the grid (simulation only)."""
-    precision = {whole: name for name, (whole, _) in _GRIDS.items()}[jnp.dtype(integers).name]
-    unit = unit_laplace(words, 0, shape, jnp.dtype(precision))
-    return jnp.round(scale.astype(precision) * unit).astype(integers)

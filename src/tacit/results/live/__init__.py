@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from tacit.results.live.file import LiveFile, LiveFolder
 from tacit.results.live.log import LiveLog
-from tacit.results.live.parts import About, Drawing, Ended, Part, Sights, Watch
+from tacit.results.live.parts import About, Drawing, Ended, LinksSeen, LinkState, Part, Sights, Watch
 
-__all__ = ["About", "Drawing", "Ended", "LiveFile", "LiveFolder", "LiveLog", "Part", "Sights", "Watch"]
+__all__ = [
+    "About",
+    "Drawing",
+    "Ended",
+    "LinkState",
+    "LinksSeen",
+    "LiveFile",
+    "LiveFolder",
+    "LiveLog",
+    "Part",
+    "Sights",
+    "Watch",
+]

@@ -39,6 +39,7 @@ def whole(drawn: Drawing) -> dict[str, Any]:
         "sizes": None,
         "links": links.tolist() if len(links) <= MOST_LINKS else [],
         "left_out": 0 if len(links) <= MOST_LINKS else len(links),
+        "states": list(drawn.states) if len(links) <= MOST_LINKS else [],
         "groups": None,
     }
 
@@ -74,5 +75,6 @@ def grouped(drawn: Drawing, most: int = 200) -> dict[str, Any]:
         "sizes": sizes.tolist(),
         "links": links[links[:, 0] != links[:, 1]].tolist(),
         "left_out": 0,
+        "states": [],
         "groups": groups,
     }

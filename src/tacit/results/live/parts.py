@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Ended = Literal["", "done", "interrupted", "failed"]
 """How a run ended; empty: it goes on."""
+LinkState = Literal["late", "lost", "dead", "refused", "quarantined"]
+"""What became of a link in a round in which it was not simply open."""
 
 
 class About(NamedTuple):
@@ -44,6 +46,17 @@ class Drawing(NamedTuple):
     clusters: NDArray[np.int64] | None
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
+    states: tuple[LinkState, ...] = ()
+    """Besides open, that its links can be in; none: links are not looked at."""
+
+
+class LinksSeen(NamedTuple):
+    """Links of a drawing in one round."""
+
+    states: Mapping[LinkState, NDArray[np.int64]]
+    """State -> places among the drawing's links; all others are open."""
+    slowest: tuple[int, int] | None = None
+    """Place of a link whose message of the round takes longest, and its rounds; None: none is late."""
 
 
 class Sights(Protocol):
@@ -56,7 +69,21 @@ class Sights(Protocol):
         """Return figures of the first repeat's learners after the last round, (learners,) each, NaN where unknown.
 
         "loss" on the next round's data, "disagreement" (squared distance from the mean of all models), "mass" where
-        states have one, "presence" where agents come and go.
+        states have one; where agents come and go "presence" in the round, and "releases", rounds with a release so far.
+        """
+
+    def links(self) -> LinksSeen:
+        """Return what became of the drawing's links in the last round."""
+
+    def regret(self, seconds: float, speed: float) -> tuple[float, float, float] | None:
+        """Return regret so far per agent and round, estimated, and the ends of its band of 95 %.
+
+        It is that against the best of a few stated models, which the simulator names; see
+        `tacit.simulator.watching.compared`. None: it cannot be told, or not in this time.
+
+        Args:
+          seconds: That it may take.
+          speed: Rounds per second of the run.
         """
 
     def spent(self) -> tuple[float, NDArray[np.float64] | None]:
@@ -74,6 +101,14 @@ class NoSights:
     def agents(self) -> Mapping[str, NDArray[np.float64]]:
         """Return nothing."""
         return {}
+
+    def links(self) -> LinksSeen:
+        """Return that none is known to be anything but open."""
+        return LinksSeen({})
+
+    def regret(self, seconds: float, speed: float) -> None:
+        """Return what is not known."""
+        return
 
     def spent(self) -> tuple[float, NDArray[np.float64] | None]:
         """Return what is not known."""
