@@ -44,6 +44,11 @@ class MadeUpSights:
             "releases": np.full(self.count, self.done * 10 // 11, np.float64),
         }
 
+    def regret(self, seconds: float, speed: float) -> tuple[float, float, float]:
+        """A line that falls, with a band."""
+        found = 0.2 / (1 + self.done / 50)
+        return found, found - 0.02, found + 0.02
+
     def spent(self) -> tuple[float, np.ndarray]:
         each = 0.01 * np.sqrt(self.done) * (1 + np.arange(self.count) % 4)
         return float(each.max()), each

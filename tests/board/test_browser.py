@@ -129,6 +129,25 @@ def test_a_live_run_grows_and_ends(browser: Any, board: Served, root: Path) -> N
         page.locator("tr.done", has_text="Going on").wait_for()
 
 
+def test_regret_so_far_gives_way_to_the_true_one(browser: Any, board: Served, root: Path, make_run: MakeRun) -> None:
+    run = Going(folder(root, "regret"), "With regret")
+    run.on(20)
+    with opened(browser, board) as tab:
+        page = tab.page
+        page.get_by_role("link", name="With regret").click()
+        page.get_by_role("heading", name="Regret so far", exact=False).wait_for()
+        assert not page.locator(".regretless").is_visible()
+        run.on(980, ended="done")
+        made = make_run(seed=3, label="With regret")
+        made.regret(points=3)
+        save_data(made.record(), root / "regret")
+        page.get_by_role("heading", name="Regret", exact=True).wait_for()
+        until(
+            page,
+            "![...document.querySelectorAll('h3, h2, figcaption')].some((each) => each.textContent.startsWith('Regret so far'))",
+        )
+
+
 def test_an_agent_is_opened(browser: Any, board: Served, root: Path) -> None:
     run = Going(folder(root, "graph"), "With a graph", agents=24)
     for _ in range(5):

@@ -86,6 +86,18 @@ def test_frames_are_of_single_agents(tmp_path: Path) -> None:
     assert "presence" not in measures
 
 
+def test_regret_so_far_has_a_band_and_keeps_to_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.simulator.watching.told.EVERY", 0.0)
+    watched(tmp_path / "without", rounds=4)
+    assert "regret_so_far" not in of_live(record_in(tmp_path / "without"))["curves"]
+    monkeypatch.setattr("tacit.results.live.file.REGRET_SHARE", 1e9)
+    watched(tmp_path / "with", rounds=4)
+    found = record_in(tmp_path / "with").curves["regret_so_far"]
+    assert list(found) == sorted(found)
+    assert all(low <= mean <= high for mean, low, high in found.values())
+    assert any(low < high for _, low, high in found.values())
+
+
 def test_liars_have_no_figures_and_are_named(tmp_path: Path) -> None:
     method = tacit.algorithms.adapt_then_combine(OBJECTIVE, step=0.1)
     watched(tmp_path, method, tacit.graphs.ring(6), liars={2: tacit.attacks.sign_flip()})

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.audit import conformance
+from tacit.graphs import Channel
 from tacit.objectives import from_model
 from tacit.peer import run_in_process
 
@@ -32,13 +34,15 @@ def embedding() -> dict[str, np.ndarray]:
     return {"words": rng.normal(size=(WORDS, 4)).astype("float32"), "out": rng.normal(size=(4, 2)).astype("float32")}
 
 
+def stream(x: np.ndarray, y: np.ndarray, passes: int = 1) -> tacit.streams.Stream:
+    reads: dict[str, Any] = {"exhausted": "cycle"} if passes == 1 else {"exhausted": "mask", "passes": passes}
+    return tacit.streams.from_arrays(x, y, np.arange(len(y)) % AGENTS, task="multiclass", batch=BATCH, **reads)
+
+
 def learnt(objective: Any, x: np.ndarray, y: np.ndarray, mechanism: Any = tacit.core.contract.unprotected) -> Any:
-    stream = tacit.streams.from_arrays(
-        x, y, np.arange(len(y)) % AGENTS, task="multiclass", batch=BATCH, exhausted="cycle"
-    )
     method = tacit.algorithms.adapt_then_combine(objective, 1.0, mechanism)
-    run = tacit.simulate(method, GRAPH, stream, rounds=ROUNDS, seed=2)
-    peers = run_in_process(method, GRAPH, stream, rounds=ROUNDS, seed=2)
+    run = tacit.simulate(method, GRAPH, stream(x, y), rounds=ROUNDS, seed=2)
+    peers = run_in_process(method, GRAPH, stream(x, y), rounds=ROUNDS, seed=2)
     np.testing.assert_allclose(run.per_round["loss"][0], peers.loss, rtol=2e-3)
     return run
 
@@ -81,3 +85,26 @@ def test_half_precision_through_a_whole_run() -> None:
     assert np.abs(half - single).max() < 0.05
     assert not np.array_equal(half, single)
     assert half[-5:].mean() < 0.8 * half[0]
+
+
+def test_correlated_noise_costs_a_network_what_it_says_and_leaves_less_in_it_than_independent_noise() -> None:
+    """Two passes over ten batches at the same rho, beside the clip alone: how far noise took the models, one seed."""
+    x, y = texts()
+    objective, reads = (
+        from_model(bag, "cross_entropy", embedding()),
+        {"rounds": 20, "rho": 0.5, "participation": (2, 10)},
+    )
+
+    def trial(mechanism: Any) -> conformance.Trial:
+        method = tacit.algorithms.adapt_then_combine(objective, 0.3, mechanism)
+        return conformance.Trial(method, GRAPH, stream(x, y, passes=2), Channel(), 20, 3)
+
+    blt, plain = (tacit.privacy.correlated(**reads, strategy=kind) for kind in ("blt", "independent"))  # type: ignore[arg-type]
+    trials = [trial(noise) for noise in (blt, plain, blt._replace(distribution=None, correlation=None))]
+    conformance.simulator_equals_peers(trials[0])
+    conformance.releases_keep_to_their_declaration(trials[0])
+    runs = [each.precise for each in trials]
+    assert runs[0].privacy.guarantee.rho == runs[1].privacy.guarantee.rho == pytest.approx(0.5)
+    models = [np.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(run.models)]) for run in runs]
+    apart = [np.linalg.norm(model - models[2]) for model in models[:2]]
+    assert 0.01 < apart[0] < apart[1]

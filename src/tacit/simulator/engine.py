@@ -117,7 +117,7 @@ class Engine:
         """Room for the messages of each phase, to be written in place round after round."""
         phases = range(len(self.specs))
         return tuple(
-            {name: jnp.zeros((rows, width), name) for name, width in packing.widths.items()}
+            packing.empty(rows)
             for packing, rows in zip(self.setup.packings, map(self.setup.buffer_rows, phases), strict=True)
         )
 

@@ -24,8 +24,17 @@ UNROLL = 64
 BLOCK_BYTES = 2**28
 """Raw entries that are gathered at once, if a method asks for them: those of more agents are taken in by blocks."""
 
+LARGE = 2**16
+"""Numbers from which on a leaf of a message stands by itself. To write it beside others would copy it, and to take it
+from there once more; a small one is read with its neighbours at no cost of its own."""
+
 Packed = Mapping[str, Array]
-"""Element type -> every leaf of that type, side by side."""
+"""Group -> every leaf of that group, side by side: those of one element type, and each large leaf by itself."""
+
+
+def dtype_of(group: str) -> jnp.dtype:
+    """Return the element type of a group of packed leaves."""
+    return jnp.dtype(group.partition(" ")[0])
 
 
 def padding_width(width: int) -> int:
@@ -34,27 +43,37 @@ def padding_width(width: int) -> int:
 
 
 class Packing:
-    """A phase's message as one vector per element type, and back."""
+    """A phase's message as one vector per element type, large leaves by themselves, and back."""
 
-    def __init__(self, spec: MessageSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: MessageSpec, whole: bool = False) -> None:
+        """Lay a message out; `whole`: with large leaves beside the others, for what looks at all numbers together."""
+        self.spec, whole = spec, whole or spec.release.mechanism.spread == "masked"
         self._leaves, self._structure = jax.tree_util.tree_flatten(spec.message)
         used: dict[str, int] = {}
-        for leaf in self._leaves:
-            used[leaf.dtype.name] = used.get(leaf.dtype.name, 0) + math.prod(leaf.shape)
+        sizes = [math.prod(leaf.shape) for leaf in self._leaves]
+        self._group = [
+            f"{leaf.dtype.name} {k}" if size >= LARGE and not whole else leaf.dtype.name
+            for k, (leaf, size) in enumerate(zip(self._leaves, sizes, strict=True))
+        ]
+        for name, size in zip(self._group, sizes, strict=True):
+            used[name] = used.get(name, 0) + size
         self._padding = {name: padding_width(width) for name, width in used.items()}
         self.widths = {name: width + self._padding[name] for name, width in used.items()}
-        self.bytes = sum(width * jnp.dtype(name).itemsize for name, width in self.widths.items())
+        self.bytes = sum(width * dtype_of(name).itemsize for name, width in self.widths.items())
         """Of one message."""
+
+    def empty(self, rows: int) -> Packed:
+        """Return so many messages of zeros."""
+        return {name: jnp.zeros((rows, width), dtype_of(name)) for name, width in self.widths.items()}
 
     def pack(self, message: Message) -> Packed:
         """One agent's message; with a leading axis over slots where these differ."""
         keep = 1 if self.spec.delivery == "per_slot" else 0
         groups: dict[str, list[Array]] = {}
-        for leaf in jax.tree.leaves(message):
-            groups.setdefault(leaf.dtype.name, []).append(leaf.reshape(*leaf.shape[:keep], -1))
+        for name, leaf in zip(self._group, jax.tree.leaves(message), strict=True):
+            groups.setdefault(name, []).append(leaf.reshape(*leaf.shape[:keep], -1))
         for name, parts in groups.items():
-            parts.append(jnp.zeros((*parts[0].shape[:-1], self._padding[name]), name))
+            parts.append(jnp.zeros((*parts[0].shape[:-1], self._padding[name]), dtype_of(name)))
         return {name: jnp.concatenate(parts, axis=-1) for name, parts in groups.items()}
 
     def padding(self, packed: Packed) -> Packed:
@@ -65,8 +84,8 @@ class Packing:
         """Turn vectors, with any leading axes, back into a message."""
         taken = dict.fromkeys(packed, 0)
         parts = []
-        for leaf in self._leaves:
-            name, size = leaf.dtype.name, math.prod(leaf.shape)
+        for name, leaf in zip(self._group, self._leaves, strict=True):
+            size = math.prod(leaf.shape)
             vector = packed[name][..., taken[name] : taken[name] + size]
             taken[name] += size
             parts.append(vector.reshape(*vector.shape[:-1], *leaf.shape))

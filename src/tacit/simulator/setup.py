@@ -102,7 +102,8 @@ class Setup:
         self.specs = runtime.settle(self.algorithm, params, batch, views)
         self.in_turn = convolves(self.algorithm, params, batch, views)
         """Whether learners work one after the other."""
-        self.packings = tuple(map(Packing, self.specs))
+        lied_to = [phase.links in self.crews for phase in self.algorithm.phases]
+        self.packings = tuple(map(Packing, self.specs, lied_to))
 
     def _abstract_view(self, role: str, name: str) -> View:
         layout = self.layout.links[name]
@@ -266,7 +267,7 @@ class Setup:
         crew = self.crews.get(self.algorithm.phases[index].links)
         if crew is None or not crew.keeps:
             return None
-        return {name: jnp.zeros((crew.links, width), name) for name, width in self.packings[index].widths.items()}
+        return self.packings[index].empty(crew.links)
 
     def _no_memories(self, index: int) -> tuple[Memory, ...] | None:
         """Return the empty memories of a phase's sources; None where draws are independent."""
@@ -291,18 +292,17 @@ class Setup:
         if rounds == 1:
             return None
         spec, layout, shards = self.specs[index], self.layout.links[links], self.layout.shards
-        count, widths = self.buffer_rows(index, read=True), self.packings[index].widths
+        count, packing = self.buffer_rows(index, read=True), self.packings[index]
         count += self.crews[links].links if links in self.crews else 0
-        width = sum(width * jnp.dtype(name).itemsize for name, width in widths.items())
         slots = sum(table.live.size for table in layout.into)
         limits.refuse_beyond(
-            rounds * (shards * count * width + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
+            rounds * (shards * count * packing.bytes + 8 * slots), f"messages that are up to {rounds - 1:,} rounds late"
         )
         if rounds * count > np.iinfo(np.int32).max:
             raise ConfigError(f"{rounds:,} rounds of {count:,} messages under way: their rows are numbered in 32 bits")
         shapes = [(rounds, t.live.shape[0], t.live.shape[1] // shards) for t in layout.into]
         return InFlight(
-            {name: jnp.zeros((rounds * count, width), name) for name, width in widths.items()},
+            packing.empty(rounds * count),
             tuple(jnp.full(shape, -1, jnp.int32) for shape in shapes),
             tuple(jnp.zeros(shape, self.dtype) for shape in shapes)
             if self.varying[links] and spec.delivery == "push"

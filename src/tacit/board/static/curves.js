@@ -57,25 +57,43 @@ export async function plots(place, runs, { feed, alive, onClose, score, source =
       }
       made.get(name).set(known.filter((run) => run.curves.curves[name]).map((run) => ({ id: run.id, label: run.label, look: run.look, ...run.curves.curves[name] })));
     }
+    for (const [name, plot] of made) if (!names.includes(name)) { plot.close(); plot.element.remove(); made.delete(name); }
+    regretless.hidden = !names.length || names.some((name) => name.startsWith("regret")) || !known.some((run) => run.live) || !only("regret");
     controls.hidden = !names.length;
     waiting.hidden = Boolean(names.length);
   }
 
   const waiting = h("p", { class: "empty", hidden: true }, runs.some((run) => run.live) ? "Waiting for the first round: curves appear here as they are learnt." : "This run has noted no curves.");
+  const regretless = h("p", { class: "by regretless", hidden: true }, "Regret: while a run goes on it is estimated in four thousandths of its time, a first time after about a minute; not at all where figures are those of called clients alone, of several devices, or of a sweep, study or swarm. The true one comes with the results.");
   grid.before(waiting);
+  grid.after(regretless);
   const heard = feed.count;
   await Promise.all(known.map((run) => run.curves.grow()));
   if (!alive()) return;
   show();
+  /** Grow a run's curves; make them anew where it has ended meanwhile: its results have others, true regret among them. */
+  async function renewed(run) {
+    const ended = run.ended;
+    run.due = run.ended = false;
+    if (!ended) return run.curves.grow();
+    const all = new Curves(run.id);
+    await all.grow();
+    run.curves = all;
+    return true;
+  }
   const grow = atMost(700, async () => {
     try {
-      const grown = await Promise.all(known.filter((run) => run.due).map((run) => { run.due = false; return run.curves.grow(); }));
+      const grown = await Promise.all(known.filter((run) => run.due).map(renewed));
       if (alive() && grown.some(Boolean)) show();
     } catch { /* the connection is lost, which the page says; it grows when it is back */ }
   });
   const due = (test) => { for (const run of known) if (test(run)) run.due = true; if (known.some((run) => run.due)) grow(); };
   onClose(feed.on("progress", ({ id }) => due((run) => run.id === id)));
-  onClose(feed.on("runs", ({ changed }) => due((run) => !changed.length || changed.includes(run.id))));
+  onClose(feed.on("runs", ({ changed }) => due((run) => {
+    const mine = changed.includes(run.id);
+    run.ended ||= mine && run.live;
+    return mine || !changed.length;
+  })));
   onClose(feed.on("state", ({ state }) => state === "open" && due(() => true)));
   if (feed.count !== heard) due(() => true);
 }

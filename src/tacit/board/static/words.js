@@ -9,6 +9,7 @@ export const FIGURES = {
   score: ["Score", "score", "Share of right predictions, or the score of the task. Higher is better."],
   accuracy: ["Accuracy", "share of right predictions", "Share of right predictions. Higher is better."],
   regret: ["Regret", "regret per agent and round", "Average loss minus that of the one model that would have been best for all the data, known only afterwards. Near 0, or below, is good."],
+  regret_so_far: ["Regret so far, against mean models", "estimated regret per agent and round, at least", "Average loss so far minus that of the best of four stated models: the mean of the agents' models now, and at the three looks before. Their losses are those on a sample of the data so far; the band is the sample's error (95 %). Regret against the model that would have been best for all data is not lower, but for that error: it takes this curve's place with the results."],
   consensus: ["Disagreement", "consensus distance", "How far the agents' models lie apart: mean squared distance from their mean. 0 means that all have the same model."],
   bits: ["Bits sent", "bits sent by all agents so far", "Numbers that agents send to each other, before a network wraps them up."],
   epsilon: ["Privacy spent", "epsilon", "Bound on what messages tell about one record: its presence changes how likely any message is by a factor of at most e to the epsilon. Smaller is more private."],

@@ -21,8 +21,8 @@ MOST_ROWS = 4000
 """Rounds of which figures are kept, evenly over the run."""
 MOST_FRAMES, FRAME_BYTES, LARGEST = 200, 2**23, 2**26
 """Frames before every other one is left out; bytes of these; bytes of a file, beyond which there are no more frames."""
-SHARE, SOONEST = 0.01, 1.0
-"""Of a run's time that frames may take; seconds after which there is a first one."""
+SHARE, REGRET_SHARE, SOONEST = 0.006, 0.004, 1.0
+"""Of a run's time that frames may take, and regret so far; seconds after which there is a first frame."""
 DIGITS = 5
 """Of a figure of a single agent."""
 
@@ -79,6 +79,7 @@ class LiveFile:
         self._log, self._label, self._settings, self._kind, self._agents = log, label, settings, kind, agents
         self._averages, self._frames = RunningAverages(), Thinned(MOST_FRAMES)
         self._framed, self._spent_on_frames, self._dearest = 0, 0.0, 0.0
+        self._spent_on_regret = 0.0
         self._groups: NDArray[np.int64] | None = None
         self._links = False
         """Whether the file has each link."""
@@ -88,7 +89,7 @@ class LiveFile:
         """Write what is new."""
         if not self._log.begun:
             self._begin(part)
-        rows = self._rows(part)
+        rows = [*self._rows(part), *self._regret(part)]
         if self._wants_frame(part):
             rows.append(self._frame(part))
         self._log.rows(part.done, rows, self._figures, part.rate)
@@ -124,8 +125,18 @@ class LiveFile:
             self._figures["consensus"] = float(values[:, -1].mean())
         return found
 
+    def _regret(self, part: Part) -> list[Block]:
+        """Return regret so far, where there is time for it; the true one comes with the run's results."""
+        if not self._agents or part.ended or not part.rounds or not part.rate:
+            return []
+        begun = time.perf_counter()
+        found = part.sights.regret(REGRET_SHARE * part.seconds - self._spent_on_regret, part.rate)
+        self._spent_on_regret += time.perf_counter() - begun
+        told = [] if found is None else [[number(value, DIGITS)] for value in found]
+        return [{"rounds": [part.done], "curves": {"regret_so_far": told}}] if told else []
+
     def _wants_frame(self, part: Part) -> bool:
-        """Whether there is time for a frame: they take a hundredth of the run's, but for the first and the last."""
+        """Whether there is time for a frame: they take a part of the run's, but for the first and the last."""
         if not self._agents or part.ended == "failed" or part.done in (0, self._framed) or self._log.written > LARGEST:
             return False
         if part.ended:

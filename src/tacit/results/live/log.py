@@ -4,7 +4,8 @@ A file has one JSON object per line, each known by its first key:
 
     {"tacit_live": 1, ...}    the header: what is run, by which process, since when
     {"graph": {...}}          the network: agents, or groups of them where there are many
-    {"rows": [...], ...}      curves of some rounds, how far the run is, and its figures so far
+    {"rows": [...], ...}      curves of some rounds, how far the run is, and its figures so far; one of the
+                              curves, "regret_so_far", is an estimate (`tacit.simulator.watching.compared`)
     {"frame": ROUND, ...}     figures of single agents after a round, and links that were not open in it
     {"end": "done", ...}      how it ended
 

@@ -75,6 +75,17 @@ class Sights(Protocol):
     def links(self) -> LinksSeen:
         """Return what became of the drawing's links in the last round."""
 
+    def regret(self, seconds: float, speed: float) -> tuple[float, float, float] | None:
+        """Return regret so far per agent and round, estimated, and the ends of its band of 95 %.
+
+        It is that against the best of a few stated models, which the simulator names; see
+        `tacit.simulator.watching.compared`. None: it cannot be told, or not in this time.
+
+        Args:
+          seconds: That it may take.
+          speed: Rounds per second of the run.
+        """
+
     def spent(self) -> tuple[float, NDArray[np.float64] | None]:
         """Return epsilon of the dearest record so far, and of each learner's dearest where that is known."""
 
@@ -94,6 +105,10 @@ class NoSights:
     def links(self) -> LinksSeen:
         """Return that none is known to be anything but open."""
         return LinksSeen({})
+
+    def regret(self, seconds: float, speed: float) -> None:
+        """Return what is not known."""
+        return
 
     def spent(self) -> tuple[float, NDArray[np.float64] | None]:
         """Return what is not known."""

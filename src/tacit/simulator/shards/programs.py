@@ -53,7 +53,7 @@ class Programs:
         """Take the parts of a simulation."""
         self.engine, self.data, self.metrics, self.devices, self.split = engine, data, metrics, devices, split
         self.answering = [k for k in range(len(engine.algorithm.phases)) if engine.books_answers(k)]
-        self._honest, self._evaluate = honest, evaluate
+        self._honest, self.evaluate = honest, evaluate
         self._models_here: Callable[..., Params] | None = None
         self._advance: Callable[..., tuple[LoopState, Trace]] | None = None
         self._others: dict[str, Callable[..., Any]] = {}
@@ -187,9 +187,9 @@ class Programs:
             before, buffers, trace = so_far
             batch = self.data.batch(data, (offset + k) % length, agent)
             pick = partial(self.data.batches_of, data, (offset + k) % length, agent)
-            look = self.metrics.of_agent if self._evaluate == "everyone" and self.engine.looks else None
+            look = self.metrics.of_agent if self.evaluate == "everyone" and self.engine.looks else None
             after, buffers, tally = self.engine.round(network, before, batch, buffers, pick, look)
-            if self._evaluate == "everyone":
+            if self.evaluate == "everyone":
                 figures = self.metrics.of_round(self.engine.models(network, before), batch, learners, tally.seen)
             else:
                 assert tally.cohort is not None  # checked before the run

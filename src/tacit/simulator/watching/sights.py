@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.contract import Algorithm, Array, Tree
+from tacit.core.contract import Algorithm, Array, Params, Tree
 from tacit.core.lifted import own_part
 from tacit.graphs import Topology
 from tacit.results.live.parts import Drawing, LinksSeen
@@ -21,6 +21,7 @@ from tacit.simulator.checkpoint import Log
 from tacit.simulator.loop_state import LoopState, Network, joined
 from tacit.simulator.readings import Charged
 from tacit.simulator.shards.programs import Programs
+from tacit.simulator.watching.compared import Compared
 from tacit.simulator.watching.links import LinkStates, numbered
 
 MASS = "mass"
@@ -86,6 +87,9 @@ class Seen:
         self._drawing, self._programs, self._network = drawing, programs, network
         self._honest, self._charged = honest, charged
         self._at: tuple[LoopState, Tree, int, Log] | None = None
+        alone = programs.split is None and jax.process_count() == 1 and programs.evaluate == "everyone"
+        objective = programs.engine.algorithm.objective
+        self._compared = Compared(objective, charged.streams[0], honest, programs.data.dtype) if alone else None
         self._counted, self._attended = 0, np.zeros(honest.size, np.int64)
         """Rounds of which it is known who was there, and in how many of them each was."""
 
@@ -121,6 +125,18 @@ class Seen:
         if self._at is None or self._links is None:
             return LinksSeen({})
         return self._links.after(self._at[0])
+
+    def regret(self, seconds: float, speed: float) -> tuple[float, float, float] | None:
+        """Return regret so far of the first repeat against stated models, and its band; None: it cannot be told now."""
+        if self._at is None or self._compared is None or not speed:
+            return None
+        loop, _, _, log = self._at
+
+        def models() -> Params:
+            found = self._programs.models(self._network, loop)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[0][self._honest], found)
+
+        return self._compared.after(log.rounds, lambda: float(log.figures()[:, 0, 0].mean()), models, seconds, speed)
 
     def spent(self) -> tuple[float, NDArray[np.float64] | None]:
         """Return epsilon of the dearest record so far, and of each learner's dearest where that is known."""
