@@ -23,7 +23,7 @@ from benchmarks.figures import write
 from tacit.core.contract import Mechanism
 
 AGENTS, BATCH, HIDDEN, CLIP, PASSES = 10, 8, 32, 1.0, 5
-RHO = (0.5, 2.0)
+RHO = (0.5,)
 ROWS, TUNED = 960, 300
 STEPS = (0.1, 0.3, 1.0, 3.0)
 SEEDS, TUNING = 10, 2

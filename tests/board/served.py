@@ -77,26 +77,45 @@ class Served:
         return f"http://127.0.0.1:{self.port}/"
 
 
-def until(page: Any, expression: str) -> None:
+def until(page: Any, expression: str, patience: float = PATIENCE) -> None:
     """Wait until an expression of JavaScript is true; Playwright's own way needs `eval`, which the policy forbids."""
-    deadline = time.monotonic() + PATIENCE / 1000
+    deadline = time.monotonic() + patience / 1000
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, expression
         page.wait_for_timeout(30)
 
 
+FOCUSED = (
+    "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText || document.activeElement.id"
+)
+"""The name of what has the focus."""
+OUTLINED = (
+    "(s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2)(getComputedStyle(document.activeElement))"
+)
+
+
+def tab_to(page: Any, words: str, most: int = 60) -> None:
+    """Press Tab until something of this name has the focus, and can be seen to have it."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if words in (page.evaluate(FOCUSED) or ""):
+            assert page.evaluate(OUTLINED), words
+            return
+    raise AssertionError(f"{words} is not reached")
+
+
 class Tab:
     """A page of a browser, with a list of whatever goes wrong or leaves the board."""
 
-    def __init__(self, browser: Any, served: Served, **settings: Any) -> None:
+    def __init__(self, browser: Any, link: str, **settings: Any) -> None:
         self.context = browser.new_context(**settings)
         self.context.set_default_timeout(PATIENCE)
-        self.page, self.base = self.context.new_page(), served.base
+        self.page, self.base = self.context.new_page(), link.partition("?")[0]
         self.faults: list[str] = []
         self.page.on("console", lambda message: self.faults.append(message.text))
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("request", self._leaves)
-        self.page.goto(f"{self.base}?token={TOKEN}")
+        self.page.goto(link)
 
     def _leaves(self, request: Any) -> None:
         if not request.url.startswith((self.base, "blob:")):
@@ -130,11 +149,16 @@ def served(loop: Loop, directory: Path, federation: Federation | None = None) ->
 
 
 @contextlib.contextmanager
-def opened(browser: Any, board: Served, **settings: Any) -> Iterator[Tab]:
-    """Open a tab; at its end nothing has gone wrong, and nothing has left."""
-    tab = Tab(browser, board, **settings)
+def at(browser: Any, link: str, **settings: Any) -> Iterator[Tab]:
+    """Open a tab at a board's link; at its end nothing has gone wrong, and nothing has left."""
+    tab = Tab(browser, link, **settings)
     try:
         yield tab
         assert tab.faults == []
     finally:
         tab.context.close()
+
+
+def opened(browser: Any, board: Served, **settings: Any) -> contextlib.AbstractContextManager[Tab]:
+    """Open a tab of a board that is served here."""
+    return at(browser, f"{board.base}?token={TOKEN}", **settings)

@@ -11,7 +11,7 @@ import pytest
 from tacit.results import Run
 from tacit.results.store import save_data
 from tests.board.going import Going, folder
-from tests.board.served import Loop, Served, opened, served, until
+from tests.board.served import FOCUSED, Loop, Served, opened, served, tab_to, until
 
 MakeRun = Callable[..., Run]
 
@@ -102,45 +102,33 @@ def test_the_keyboard_alone_is_enough(browser: Any, board: Served, runs: Path) -
     with opened(browser, board, viewport={"width": 1200, "height": 900}) as tab:
         page = tab.page
         page.locator("tbody tr").nth(1).wait_for()
-        focused = "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText || document.activeElement.id"
-
-        def tab_to(words: str, most: int = 60) -> None:
-            """Press Tab until something of this name has the focus, and can be seen to have it."""
-            for _ in range(most):
-                page.keyboard.press("Tab")
-                if words in (page.evaluate(focused) or ""):
-                    outline = "(s => s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2)(getComputedStyle(document.activeElement))"
-                    assert page.evaluate(outline), words
-                    return
-            raise AssertionError(f"{words} is not reached")
-
         page.keyboard.press("Tab")
-        assert "Skip" in page.evaluate(focused)
+        assert "Skip" in page.evaluate(FOCUSED)
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
         for name in ("Compare A run", "Compare Stored"):
-            tab_to(name)
+            tab_to(page, name)
             page.keyboard.press("Space")
-        tab_to("Compare 2 runs")
+        tab_to(page, "Compare 2 runs")
         page.keyboard.press("Enter")
         page.locator("h1", has_text="2 runs compared").wait_for()
         page.locator("svg.plot .line[d]").first.wait_for()
         assert page.evaluate("document.activeElement.tagName") == "H1"  # where reading goes on
-        tab_to("Loss:")
+        tab_to(page, "Loss:")
         page.keyboard.press("End")
         assert page.locator(".tip").first.is_visible()
-        tab_to("A run with")  # on from the plot: it is no trap
+        tab_to(page, "A run with")  # on from the plot: it is no trap
         page.keyboard.press("Shift+Tab")
 
         live = ids(page)["live"]
         tab.open(f"run/{live}/graph")
         page.locator("[data-placed]").wait_for()
-        tab_to("12 agents", 80)
+        tab_to(page, "12 agents", 80)
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
         page.locator(".panel figure").first.wait_for()
         until(page, "document.getElementById('announcer').textContent.includes('opened')")
-        tab_to("Zoom in")  # on from the canvas, too
-        tab_to("Play")
+        tab_to(page, "Zoom in")  # on from the canvas, too
+        tab_to(page, "Play")
         page.keyboard.press("Enter")
         until(page, "document.querySelector('.play').textContent.includes('Play')")  # it has come to the end

@@ -8,8 +8,8 @@ from typing import Any
 
 from tacit.board.federation import Federation
 from tacit.config.fleet import load_fleet
-from tests.board.fleets import Standing
-from tests.board.served import Loop, opened, served, until
+from tests.board.fleets import BOOK, Fleet, Standing
+from tests.board.served import FOCUSED, Loop, opened, served, tab_to, until
 
 DOWN_WITHIN = 5.0
 """Seconds, promised."""
@@ -61,4 +61,70 @@ def test_a_peer_is_stopped_after_a_question(browser: Any, loop: Loop, standing: 
         # Whoever may act is known by the fleet's file alone.
         page.get_by_label("Show as").select_option("table")
         page.locator("tr[data-peer='hospital-a']").wait_for()
+        loop.call(federation.close())
+
+
+STATES = ("open", "late", "dead", "refused", "quarantined")
+
+
+def test_every_state_of_a_link_is_told_by_a_line_a_sign_and_words(browser: Any, loop: Loop, tmp_path: Path) -> None:
+    names = ["hub", *STATES]
+    standing = Standing(loop, Fleet(tmp_path, *names))
+    for name in names:
+        standing.up(name)
+        standing.reports[name].links = []
+    standing.reports["hub"].links = [{"peer": state, "direction": "out", "state": state, "lag": 0} for state in STATES]
+    federation = Federation(load_fleet(standing.fleet.write(standing.ports)))
+    with served(loop, tmp_path / "runs", federation) as board, opened(browser, board) as tab:
+        page = tab.open("peers")
+        page.get_by_text("6 of 6 peers up").wait_for()
+        looks = set()
+        for state in STATES:
+            link = page.locator(f".map g.k-{state}")
+            link.wait_for()
+            assert link.count() == 1
+            line = link.locator("path.k")
+            sign = link.locator("text.sign").text_content() if state != "open" else ""
+            looks.add((line.get_attribute("stroke-dasharray"), sign))
+        assert len(looks) == len(STATES), "none needs a colour to be told from another"
+        words = page.locator(".map svg").get_attribute("aria-label") or ""
+        assert all(f"from hub to {state}" in words for state in STATES[1:])
+        assert "from hub to open" not in words
+        card = page.locator("[data-peer='hub']")
+        assert [card.locator(f"li .badge[data-state='{state}']").count() for state in STATES] == [0, 1, 1, 1, 1]
+        loop.call(federation.close())
+    for name in names:
+        standing.down(name)
+
+
+def test_the_keyboard_alone_stops_a_peer(browser: Any, loop: Loop, standing: Standing, tmp_path: Path) -> None:
+    standing.reports["hospital-a"].book = BOOK
+    federation = Federation(load_fleet(standing.fleet.write(standing.ports)))
+    with served(loop, tmp_path / "runs", federation) as board, opened(browser, board) as tab:
+        page = tab.page
+        tab_to(page, "Federation")
+        page.keyboard.press("Enter")
+        page.get_by_text("2 of 2 peers up").wait_for()
+        assert page.evaluate("document.activeElement.tagName") == "H1"
+        tab_to(page, "Stop hospital-b")
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").wait_for()
+        assert "Leave it" in page.evaluate(FOCUSED), "the harmless answer has the focus"
+        outside = "!document.activeElement.closest('dialog') && document.activeElement !== document.body"
+        for _ in range(4):  # the dialog keeps the focus, or lets it go to the browser's own parts
+            page.keyboard.press("Tab")
+            assert not page.evaluate(outside)
+        page.keyboard.press("Escape")
+        page.locator("dialog").wait_for(state="detached")
+        assert "Stop hospital-b" in page.evaluate(FOCUSED), "back where it was asked"
+        assert standing.fleet.stopped == []
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").wait_for()
+        tab_to(page, "Stop hospital-b")
+        page.keyboard.press("Enter")
+        until(page, "document.getElementById('announcer').textContent.includes('asked to stop')")
+        assert standing.fleet.stopped == ["hospital-b"]
+        tab_to(page, "More of hospital-a")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Ledger").wait_for()
         loop.call(federation.close())

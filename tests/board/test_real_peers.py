@@ -100,6 +100,10 @@ def test_killed_frozen_stopped_and_started(tmp_path, monkeypatch):
                 assert await federation.peers[name].child.wait() == 0, "each has ended in good order"
 
     asyncio.run(asyncio.wait_for(scenario(), 4 * PATIENT))
-    assert all("board" in (tmp_path / f"{name}.log").read_text() for name in PAIR), "each log names the operator"
+    for name, starts in (("hospital-a", 1), ("hospital-b", 2)):
+        lines = [line for line in (tmp_path / f"{name}.log").read_text().splitlines() if "by an operator" in line]
+        for act, times in (("start", starts), ("stop", 1)):
+            own = [line for line in lines if f"{act}, asked for" in line]
+            assert (len(own), all("board" in line for line in own)) == (times, True), "each log names the operator"
     noted = [json.loads(line) for line in (tmp_path / "actions.jsonl").read_text().splitlines()]
     assert [entry["act"] for entry in noted] == ["start", "start", "start", "stop", "stop"]

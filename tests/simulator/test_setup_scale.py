@@ -137,7 +137,7 @@ def test_more_rows_under_way_than_32_bits_number_are_refused() -> None:
         channel=SimpleNamespace(on=lambda links: SimpleNamespace(longest_delay=20)),
         specs=[spec],
         layout=SimpleNamespace(links={"peers": SimpleNamespace(into=())}, shards=1),
-        packings=[SimpleNamespace(widths={"float32": 1})],
+        packings=[SimpleNamespace(bytes=4)],
         crews={},
         buffer_rows=lambda index, read: 110_000_000,
     )
