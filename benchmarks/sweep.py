@@ -3,7 +3,7 @@
 The demonstration's problem (20 agents, 1,000 rounds) with 64 settings of online push-sum and 10 seeds of each: as 64
 runs one after the other in one process (each as `tacit run` makes it, without regret, plots and files), and as a
 sweep, whose time has all of it: workers where it needs some, compiling, the table and the page. The settings are 64
-steps, which are one program, or 16 steps for each of 4 regularisers, which are 4. The sweep is measured before and
+steps, which are one program, or 16 steps for each of 4 l1 regularisers, which are 4. The sweep is measured before and
 after the runs, and the slower one counts. The goal is a factor of 10 for the 64 steps. Then the same on a Ray of this
 machine, of which a worker is killed in the middle: no row may be missing. Beside it what a Ray takes to start,
 import JAX in a worker and end. Both sides begin without programs of earlier processes, and so does Ray.
@@ -37,8 +37,8 @@ AFTER = 1.0
 def sweep_file(folder: Path, several: bool) -> Path:
     """Write the sweep, of 64 steps or of 16 for each regulariser."""
     count = STEPS // REGULARISERS if several else STEPS
-    l2 = f'"objective.l2" = {{low = 1e-5, high = 1e-2, scale = "log", points = {REGULARISERS}}}'
-    keys = f'"algorithm.step" = {{low = 0.01, high = 10.0, scale = "log", points = {count}}}\n{l2 if several else ""}'
+    l1 = f'"objective.l1" = {{low = 1e-6, high = 1e-3, scale = "log", points = {REGULARISERS}}}'
+    keys = f'"algorithm.step" = {{low = 0.01, high = 10.0, scale = "log", points = {count}}}\n{l1 if several else ""}'
     file = folder / f"demo-{several}.toml"
     problem = PROBLEM.replace("{rounds}", str(ROUNDS))
     file.write_text(

@@ -97,11 +97,30 @@ def test_other_numbers_are_arguments_too(tmp_path: Path, case: str, monkeypatch:
     assert_rows_are_those_of_single_runs(sweep, task, rows)
 
 
-def test_settings_whose_loss_looks_at_the_number_are_run_one_by_one(tmp_path: Path) -> None:
-    """An l1 term of 0 is left out of the loss."""
-    sweep = load_sweep(write(tmp_path, '[sweep.keys]\n"objective.l1" = [0.0, 0.1]'))
-    runs = [rows for _, task in tasks_of(sweep.each, None, 1) for rows in work.work(task)]
-    assert {row["status"] for rows in runs for row in rows} == {"done"}
+def test_an_l1_term_is_there_or_not(tmp_path: Path) -> None:
+    groups = grouped(load_sweep(write(tmp_path, f'[sweep.keys]\n{STEPS}\n"objective.l1" = [0.0, 0.1]')).each)
+    assert [(len(group), lifted) for group, lifted in groups] == [(3, ("step",))] * 2
+
+
+def test_a_number_that_a_run_looks_at_is_given_up_and_the_steps_stay_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[tuple[int, tuple[str, ...]]] = []
+
+    def of_steps(choices, objectives, lifted, *rest):
+        if tuple(lifted) != ("step",):
+            raise TypeError("it looks at the number")
+        together.append((len(choices), tuple(lifted)))
+        return vectorised.simulate_together(choices, objectives, lifted, *rest)
+
+    sweep = load_sweep(write(tmp_path, '[sweep.keys]\n"algorithm.step" = [0.1, 0.7]\n"objective.l2" = [0.0, 0.1]'))
+    ((settings, task),) = tasks_of(sweep.each, None, 1)
+    assert len(settings) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "simulate_together", of_steps)
+        rows = work.work(task)
+    assert together == [(2, ("step",))] * 2
+    assert_rows_are_those_of_single_runs(sweep, task, rows)
 
 
 def test_a_schedule_is_no_number(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from tacit.deploy.assignment import plan_of
 from tacit.deploy.control import obeyed, status_door, write_control
 from tacit.deploy.feeds import feed_of
 from tacit.deploy.ledger_register import open_store
-from tacit.deploy.readiness import check_budget, check_data
 from tacit.peer.identity.credentials import IdentityWatch
 from tacit.peer.identity.identity import identity_files
 from tacit.peer.node.assignment import Pace, Plan
@@ -134,8 +133,11 @@ class Peer(CloseOnce):
         """
         if settings.rounds.last is not None:
             runtime.check_horizon(plan.algorithm, settings.rounds.last)
-        if not settings.store.exists():
-            list(check_budget(settings, plan))  # the store fixes it for good
+        if checked := settings.booked or settings.stream.kind != "push":  # else there is nothing to check
+            from tacit.deploy.readiness import check_budget, check_data
+
+            if not settings.store.exists():
+                list(check_budget(settings, plan))  # the store fixes it for good
         log, counters = Log(), Counters({name for names in settings.job.members.values() for name in names}, REFUSALS)
         worker = make_worker()
         async with contextlib.AsyncExitStack() as undo:
@@ -145,7 +147,7 @@ class Peer(CloseOnce):
             undo.callback(store.close)
             feed = feed_of(settings, plan, store, worker, counters, log)
             try:
-                list(check_data(settings, plan))
+                list(check_data(settings, plan) if checked else ())
             except DataError as fault:  # it may come later
                 log.warning("the data file cannot be used yet", reason=str(fault))
             traces = traces_of(settings.operations.traces, settings.peer.name)

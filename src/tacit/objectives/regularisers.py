@@ -31,7 +31,8 @@ class Regulariser:
 
     def __post_init__(self) -> None:
         remedy = "0 switches the term off"
-        object.__setattr__(self, "l1", nonnegative("l1", self.l1, remedy))
+        # A term with a kink is there or not, so that its number cannot be one that is traced: `float` refuses it.
+        object.__setattr__(self, "l1", float(nonnegative("l1", self.l1, remedy)))
         object.__setattr__(self, "l2", nonnegative("l2", self.l2, remedy))
 
     def __call__(self, params: Params) -> Array:

@@ -66,7 +66,7 @@ def liftable(choice: Choice, objective: Choice | Objective, swept: Collection[st
         if not _is_number(of, name):
             continue
         try:
-            traced = _built_of(choice, objective, {key: _number(choice, objective, key)})
+            traced = _built_of(choice, objective, {key: number_at(choice, objective, key)})
         except (TacitError, TypeError, ValueError):  # it looks at the number, so that this has to be one
             continue
         if _alike(algorithm, traced):
@@ -100,8 +100,14 @@ def _takes_function(choice: Choice, name: str) -> bool:
     return any(get_origin(kind) is get_origin(Callable[..., Any]) for kind in _kinds(choice, name))
 
 
-def _number(choice: Choice, objective: Choice | Objective, key: str) -> float:
-    """Return the number at a key that is lifted: a step, say, or the scale of its schedule."""
+def number_at(choice: Choice, objective: Choice | Objective, key: str) -> float:
+    """Return the number at a key that is lifted: a step, say, or the scale of its schedule.
+
+    Args:
+      choice: The method and its settings.
+      objective: Its loss and regulariser.
+      key: As in `liftable`.
+    """
     of, name = _place(choice, objective, key)
     assert isinstance(of, Choice)
     name, _, scale = name.partition(".")
@@ -208,7 +214,7 @@ class _Together:
         what = f"models of {len(choices)} settings"
         limits.refuse_beyond(models * runtime.model_bytes(self.base.params), f"{models:,} {what}")
         self.values = {
-            key: jnp.asarray([_number(*each, key) for each in zip(choices, objectives, strict=True)], options.dtype)
+            key: jnp.asarray([number_at(*each, key) for each in zip(choices, objectives, strict=True)], options.dtype)
             for key in lifted
         }
 

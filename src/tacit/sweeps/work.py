@@ -27,7 +27,7 @@ from tacit.results import Run
 from tacit.simulator.simulation import Options
 from tacit.sweeps.settings import Setting
 from tacit.sweeps.table import DONE, REFUSED, Row
-from tacit.sweeps.vectorised import MOST, OBJECTIVE, liftable, simulate_together
+from tacit.sweeps.vectorised import MOST, OBJECTIVE, liftable, number_at, simulate_together
 
 MOST_AGENTS = 2**18
 """Agents of all settings and seeds in one program; beyond that there is nothing to gain."""
@@ -160,11 +160,26 @@ def _run(problem: Problem, configs: Sequence[Config], lifted: Sequence[str]) -> 
     if len(configs) > 1:
         try:
             runs = _together(problem, configs, lifted)
-        except (TacitError, TypeError, ValueError):  # a function of the method looks at the number: each by itself
+        except (TacitError, TypeError, ValueError):  # a function of the method looks at a number
             runs = None
         if runs is not None:
             return [_judged(problem, run) for run in runs]
+        if len(lifted) > 1:
+            return _without_one(configs, lifted)
     return [_alone(config) for config in configs]
+
+
+def _without_one(configs: Sequence[Config], lifted: Sequence[str]) -> list[Run | str]:
+    """Run settings together that agree in one of the numbers: steps are the last that are given up."""
+    key = min(lifted, key=lambda key: (key.partition(".")[0] == "step", key))
+    rest = [other for other in lifted if other != key]
+    groups: dict[float, list[int]] = {}
+    for k, config in enumerate(configs):
+        groups.setdefault(number_at(config.algorithms[0], config.objective, key), []).append(k)
+    found: dict[int, Run | str] = {}
+    for group in groups.values():
+        found.update(zip(group, _outcomes([configs[k] for k in group], rest), strict=True))
+    return [found[k] for k in range(len(configs))]
 
 
 def _together(problem: Problem, configs: Sequence[Config], lifted: Sequence[str]) -> list[Run]:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from tacit.algorithms._parts.batches import counted, of_own_records
 from tacit.algorithms._parts.perturbation import added, perturbation, whole_gradient
-from tacit.algorithms.local_step import Optimiser, before_optimiser, is_optimiser
+from tacit.algorithms.local_step import LocalStep, Optimiser, before_optimiser, is_optimiser, rate_of
 from tacit.core.contract import Array, Batch, Key, Mechanism, Objective, Params, Tree, View
 from tacit.core.errors import ConfigError
 from tacit.privacy import gradient_parts
@@ -49,6 +49,22 @@ class Step(NamedTuple):
     """(where the gradient is taken, a released gradient) -> with the regulariser's part, as the mechanism leaves it."""
     optimiser: Optimiser | None
     """None: the step goes by the rate."""
+
+
+def descent_of(
+    objective: Objective,
+    step: LocalStep,
+    mechanism: Mechanism,
+    local_steps: int,
+    batch_size: int | None,
+    local_epochs: int | None,
+) -> Step:
+    """Return what an agent does in a round: one step on the batch as it comes or, loaded then, several on parts."""
+    if type(local_steps) is int and (local_steps, batch_size, local_epochs) == (1, None, None):
+        return gradient_step(objective, rate_of(step), mechanism)
+    from tacit.algorithms._parts.local_steps import local_descent, local_work
+
+    return local_descent(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs))
 
 
 def gradient_step(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tacit.algorithms._parts.local_steps import local_descent, local_work
+from tacit.algorithms._parts.descent import descent_of
 from tacit.algorithms.local_step import LocalStep, optimised
 from tacit.algorithms.registry import register
 from tacit.core.contract import (
@@ -131,7 +131,7 @@ def online_push_sum(
     References:
       OPS paper (ICLR 2021 submission), Alg. 1.
     """
-    descent = local_descent(objective, step, mechanism, local_work(local_steps, batch_size, local_epochs))
+    descent = descent_of(objective, step, mechanism, local_steps, batch_size, local_epochs)
 
     def init(key: Key, params: Params, views: Mapping[str, View]) -> State:
         return State(params, jnp.ones((), views["peers"].out.weight.dtype))
