@@ -1,4 +1,6 @@
-"""Takes the pictures of the board in docs/board.md: `python docs/pictures/board.py [runs] [peers]`.
+"""Takes the pictures of the board in docs/board.md: `python docs/pictures/board.py [runs] [peers] [matrix=FOLDER]`.
+
+`matrix=FOLDER` takes every page, light and dark, 400, 900 and 1,600 pixels wide, into a folder, to be looked at.
 
 It needs Chromium, and playwright of the extra `dev`. It runs an experiment, begins another one, and has a federation of
 three peers, one of which it kills; all of it in a folder that is gone afterwards. Minutes.
@@ -152,8 +154,37 @@ def pictures_of_peers(camera: Camera, home: Path) -> None:
     camera.take("ledger-light", "peers/hospital-a", ".classes", 900, 1000, top="h2:text('Ledger')")
 
 
+def matrix(camera: Camera, folder: Path) -> None:
+    """Take every page, light and dark, at three widths."""
+    page, known = camera.page, camera.ids()
+    live, compared = (
+        f"run/{known['Online push-sum, Laplace']}",
+        ",".join(known[label] for label in ("open", "Gaussian")),
+    )
+    places = {
+        "runs": ("runs", "tr.live"),
+        "curves": (live, "svg.plot .line[d]"),
+        "graph": (f"{live}/graph", "[data-placed]"),
+        "ledger": (f"{live}/ledger", ".classes"),
+        "settings": (f"{live}/settings", "table"),
+        "compare": (f"compare/{compared}", "svg.plot .line[d]"),
+        "peers": ("peers", ".peer"),
+        "peer": ("peers/hospital-a", ".classes"),
+    }
+    for name, (place, ready) in places.items():
+        page.goto(f"{camera.base}#/{place}")
+        page.locator(ready).first.wait_for()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            for width in (400, 900, 1600):
+                page.set_viewport_size({"width": width, "height": 1000})
+                page.wait_for_timeout(500)
+                page.screenshot(path=folder / f"{name}-{scheme}-{width}.png")
+
+
 def main(wanted: list[str]) -> None:
-    """Take all pictures, or those of "peers" or "runs" alone."""
+    """Take all pictures, or those of "peers" or "runs" alone, or the matrix into a folder."""
+    table = [Path(word.removeprefix("matrix=")).resolve() for word in wanted if word.startswith("matrix=")]
     examples = HERE.parent.parent / "examples"
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         folder, token = Path(place), secrets.token_hex(12)
@@ -175,10 +206,13 @@ def main(wanted: list[str]) -> None:
         page.goto(link)
         camera = Camera(page, link.partition("?")[0])
         try:
-            if not wanted or "peers" in wanted:
+            if not wanted or "peers" in wanted or table:
                 pictures_of_peers(camera, folder / "federation")
             if not wanted or "runs" in wanted:
                 pictures_of_runs(camera)
+            if table:
+                table[0].mkdir(parents=True, exist_ok=True)
+                matrix(camera, table[0])
         finally:
             for control in folder.glob("federation/*/state/*.control"):
                 with contextlib.suppress(ProcessLookupError):

@@ -24,6 +24,7 @@ from tacit.board.live_reader import LiveRecord, glance
 from tacit.board.runs import Runs
 from tacit.cli.swarm import _live_log
 from tacit.core.errors import ConfigError, ResultError, TacitWarning
+from tacit.deploy.comparison import Seen
 from tacit.experiments import build, parse
 from tacit.results.live import LiveFolder, LiveLog
 from tacit.results.live.drawn import line_of
@@ -230,13 +231,23 @@ def test_a_swarm_has_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         algorithm = [{name = "online_push_sum", label = "peers"}]
     """
     with _live_log(tmp_path, build(parse(file, tmp_path / "x.toml")), 0) as told:
-        told(1, dict)  # no round before it: there is no loss
+        told(1, lambda: None)  # no round before it: there is no loss
         for done in (4, 4, 9):
-            told(done, partial(dict, loss=1 / done, consensus=0.5))
+            curves = {"loss": 1 / done, "consensus": 0.5, "bits": 8.0 * done, "epsilon": 0.1 * done}
+            links = {"late": [("peer-0", "peer-1")]} if done == 9 else {}
+            told(done, partial(Seen, curves, {"loss": np.full(3, 1 / done), "privacy": np.full(3, 0.1)}, links))
     (run,) = Runs(tmp_path).all()
     assert (run.label, run.kind, run.state, run.done, run.figures["loss"]) == ("peers", "swarm", "done", 9, 0.1111111)
     curves = of_live(record_in(tmp_path))
     assert (curves["rounds"], curves["curves"]["loss"]["mean"]) == ([4, 9], [0.25, 0.1111111])
+    assert curves["curves"]["bits"]["mean"] == [32, 72]
+    assert curves["curves"]["epsilon"]["mean"] == [0.4, 0.9]
+    live = record_in(tmp_path)
+    shape = graph(live)
+    assert (shape["measures"], len(shape["nodes"])) == (["loss", "privacy"], 3)
+    (late,) = live.links[9]["late"]
+    assert shape["links"][late] == [0, 1]
+    assert live.links[4] == {}
 
 
 def test_a_killed_writer_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:

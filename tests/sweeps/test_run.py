@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from tacit.board.curves import of_live
+from tacit.board.live_reader import LiveRecord
+from tacit.board.runs import Runs
 from tacit.config.own_code import import_file
 from tacit.core.errors import ResultError
 from tacit.sweeps import SweepResult, load_sweep, run, run_sweep
@@ -56,6 +59,20 @@ def test_the_table_has_a_row_per_setting_and_seed(swept: SweepResult) -> None:
     best = [standing.figure.mean for standing in swept.standings]
     assert best == sorted(best)
     assert swept.ran == 4
+
+
+def test_its_live_file_has_the_best_so_far_and_how_many_settings_are_done(swept: SweepResult) -> None:
+    (found,) = Runs(swept.directory).all()
+    assert (found.kind, found.state, found.done, found.rounds) == ("sweep", "done", 4, 4)
+    (path,) = (swept.directory / ".tacit-live").iterdir()
+    live = LiveRecord(path)
+    live.refresh()
+    curve = of_live(live)
+    best = curve["curves"]["best"]["mean"]
+    assert curve["rounds"][-1] == 4
+    assert best == sorted(best, reverse=True)
+    values = parquet.read_table(swept.table).column(swept.sweep.metric).to_pylist()
+    assert best[-1] == found.figures["loss"] == pytest.approx(min(values), rel=1e-6)
 
 
 def test_the_page_plots_the_metric_against_every_number(swept: SweepResult) -> None:

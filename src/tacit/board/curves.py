@@ -15,7 +15,7 @@ from tacit.metrics.intervals import mean_band
 from tacit.results.record import Record
 from tacit.results.store import load
 
-CURVES = ("loss", "average_loss", "score", "regret", "regret_so_far", "consensus", "bits", "epsilon")
+CURVES = ("best", "loss", "average_loss", "score", "regret", "regret_so_far", "consensus", "bits", "epsilon")
 Curve = dict[str, list[float | None] | None]
 """mean, and low and high where there are repeats."""
 Curves = dict[str, Any]

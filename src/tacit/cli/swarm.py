@@ -131,7 +131,12 @@ def _live_log(
         return
     import numpy as np
 
-    from tacit.results.live.log import LiveLog, block
+    from tacit import runtime
+    from tacit.peer.observing.link_states import STATES
+    from tacit.results.live.drawn import line_of
+    from tacit.results.live.log import LiveLog, block, number
+    from tacit.simulator.watching.links import numbered
+    from tacit.simulator.watching.sights import drawn
 
     settings, algorithm = problem.config.run, problem.algorithms[index]
     facts = {
@@ -146,6 +151,18 @@ def _live_log(
         log.begin(
             problem.config.labels[index], "swarm", facts, problem.config.settings(only=index), settings.name or ""
         )
+        graph = runtime.prepared_topology(algorithm, problem.graph(settings.seed))
+        drawing = drawn(graph, algorithm, problem.liars_of(settings.seed))
+        drawing = drawing._replace(states=tuple(state for state in STATES if state != "open"))
+        line = line_of(drawing)
+        whole = bool(line.pop("groups") is None and line["links"])
+        if whole:
+            log.line({"graph": line})
+        names = [
+            f"{role}-{k}" for role in numbered(graph.roles, algorithm.learner)[0] for k in range(graph.roles[role])
+        ]
+        ends = zip(drawing.senders.tolist(), drawing.receivers.tolist(), strict=True)
+        places = {(names[a], names[b]): k for k, (a, b) in enumerate(ends)}
         begun, last, looked = 0.0, 0, -math.inf
         known: Mapping[str, float] = {}
 
@@ -156,7 +173,12 @@ def _live_log(
             curves, now = [], time.monotonic()
             begun = begun or now  # of the first round, in which all compile
             if done > 1 and now - looked >= LOOKS:  # the loss in a round is that of the models before it
-                known, looked = figures(), now
+                seen, looked = figures(), now
+                known = seen.curves
+                if whole:
+                    links = {s: [places[p] for p in pairs if p in places] for s, pairs in seen.links.items()}
+                    each = {name: [number(value) for value in row.tolist()] for name, row in seen.agents.items()}
+                    log.line({"frame": done, "measures": each, "links": links})
                 curves = [block(np.array([done]), {name: np.array([[value]]) for name, value in known.items()})]
             log.rows(done, curves, known, (done - 1) / (now - begun) if now > begun else None)
             last = done

@@ -28,8 +28,20 @@ from tacit.simulator.layout import lay_out
 from tacit.simulator.loop_state import joined
 from tacit.streams import Stream
 
-Figures = Callable[[], Mapping[str, float]]
-"""Gives the loss in a round that all have finished, and how far apart their models are after it."""
+
+class Seen(NamedTuple):
+    """A swarm after a round that all have finished."""
+
+    curves: Mapping[str, float]
+    """The loss in it, how far apart the models are after it, bits of messages sent, epsilon where it is booked."""
+    agents: Mapping[str, np.ndarray]
+    """(learners,) figures of each; NaN where unknown."""
+    links: Mapping[str, Sequence[tuple[str, str]]]
+    """State -> senders and receivers, by name, of links that were not open."""
+
+
+Figures = Callable[[], Seen]
+"""Gives what is to be seen."""
 
 
 class Outcome(NamedTuple):
@@ -85,15 +97,31 @@ def compare(
     (algorithm, stream), settings = _with_lies(problem, index), problem.config.run
     if not algorithm.privacy.private:
         privacy = None  # without a mechanism there is no noise to draw
-    begun, loss = time.monotonic(), _loss(problem)
+    begun, losses = time.monotonic(), _losses(problem)
+    honest = np.setdiff1d(np.arange(stream.agents), list(problem.liars_of(settings.seed)))
     learners = speakers(algorithm, runtime.prepared_topology(algorithm, problem.graph(settings.seed)))
 
     def models_after(rounds: Sequence[int] | None = None) -> Params:
         return jax.tree.map(lambda leaf: leaf[:, learners], swarm.models(rounds))
 
-    def figures(done: int) -> dict[str, float]:
+    def figures(done: int) -> Seen:
         before, now = (jax.tree.map(lambda leaf, k=k: leaf[k], models_after([done - 1, done])) for k in (0, 1))
-        return {"loss": loss(before, done), "consensus": _apart(now)}
+        each, apart, all_ = losses(before, done), _distances(now), list(swarm.members.values())
+        curves = {
+            "loss": float(each[honest].mean()),
+            "consensus": float(apart.mean()),
+            "bits": 8.0 * sum(member.said.get("sent", 0) for member in all_),
+        }
+        agents, spent = {"loss": each, "disagreement": apart}, [member.said.get("spent") for member in all_]
+        if any(one is not None for one in spent):
+            curves["epsilon"] = max(float(one) for one in spent if one is not None)
+            mine = [swarm.members[name].said.get("spent") for name in swarm.learners]
+            agents["privacy"] = np.array([np.nan if one is None else one for one in mine], np.float64)
+        links: dict[str, list[tuple[str, str]]] = {}
+        for member in all_:
+            for other, state in member.said.get("not_open", {}).items():
+                links.setdefault(state, []).append((other, member.name))
+        return Seen(curves, agents, links)
 
     swarm = Swarm(problem, index, directory, privacy=privacy, told=lambda done: told(done, lambda: figures(done)))
     with swarm:
@@ -185,17 +213,22 @@ def largest_difference(one: Params, other: Params) -> np.ndarray:
     return largest
 
 
-def _loss(problem: Problem) -> Callable[[Params, int], float]:
-    """Return the function from models and a round to the mean loss of the honest agents on its batches."""
+def _losses(problem: Problem) -> Callable[[Params, int], np.ndarray]:
+    """Return the function from models and a round to the losses of all agents on its batches."""
     seed, dtype = problem.config.run.seed, problem.config.run.dtype
-    stream, liars = problem.stream(seed), list(problem.liars_of(seed))
-    batch, loss = _batches(stream, dtype), jax.jit(jax.vmap(problem.objective.loss))
+    batch, loss = _batches(problem.stream(seed), dtype), jax.jit(jax.vmap(problem.objective.loss))
 
-    def judged(models: Params, t: int) -> float:
+    def judged(models: Params, t: int) -> np.ndarray:
         with jax.enable_x64(dtype == "float64"):
-            return float(np.delete(np.asarray(loss(models, batch(t)), np.float64), liars).mean())
+            return np.asarray(loss(models, batch(t)), np.float64)
 
     return judged
+
+
+def _loss(problem: Problem) -> Callable[[Params, int], float]:
+    """Return the function from models and a round to the mean loss of the honest agents on its batches."""
+    liars, losses = list(problem.liars_of(problem.config.run.seed)), _losses(problem)
+    return lambda models, t: float(np.delete(losses(models, t), liars).mean())
 
 
 def _last_loss(problem: Problem, models: Params) -> float:
@@ -206,7 +239,7 @@ def _last_loss(problem: Problem, models: Params) -> float:
     return float(np.mean(losses)) if losses else float("nan")
 
 
-def _apart(models: Params) -> float:
-    """Return the mean squared distance of models from their mean."""
+def _distances(models: Params) -> np.ndarray:
+    """Return the squared distance of each model from their mean."""
     leaves = [np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in jax.tree.leaves(models)]
-    return float(sum(np.square(leaf - leaf.mean(axis=0)).sum(axis=1).mean() for leaf in leaves))
+    return np.asarray(sum(np.square(leaf - leaf.mean(axis=0)).sum(axis=1) for leaf in leaves))

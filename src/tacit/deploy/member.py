@@ -4,7 +4,7 @@ The launcher writes member.json into the directory, and an identity. Lines of JS
 
     stdout: {"event": "listening", "port": 40123}
     stdin:  {"peer-0": "127.0.0.1:40123", ...}          the addresses of all; kept in addresses.json
-    stdout: {"event": "round", "round": 1, "at": 12.3}  a round that this process has finished: the first, then others
+    stdout: {"event": "round", "round": 1, "at": 12.3, ...}  a finished round, with `facts_of`: the first, then others
     stdout: {"event": "finished", ...}                  after the last one, or after a fault
     stdin:  end of file                                 stop
 
@@ -22,6 +22,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -103,6 +104,8 @@ class _Recorder:
         self._record = record
         self.first: float | None = None
         self.last, self._told = 0.0, 0.0
+        self.more: Callable[[], dict[str, Any]] = dict
+        """Gives what is told with a round."""
         if record:
             self._folder.mkdir(exist_ok=True)
 
@@ -111,7 +114,7 @@ class _Recorder:
         self.write(round_, model)
         if self.first is None or self.last - self._told >= EVERY:
             self.first, self._told = self.first or self.last, self.last
-            tell(event="round", round=round_, at=self.last)
+            tell(event="round", round=round_, at=self.last, **self.more())
 
     def write(self, round_: int, model: Any) -> None:
         """Write the model of a round, where models are written."""
@@ -175,6 +178,7 @@ async def member(directory: Path) -> int:
         log=log,
         after_round=recorder,
     )
+    recorder.more = lambda: facts_of(service)
     if service.node.round == 0 and service.node.predicts:
         recorder.write(0, service.node.model())
     try:
@@ -182,6 +186,25 @@ async def member(directory: Path) -> int:
     finally:
         await service.stop()
     return 0 if service.fault is None else FAULT
+
+
+def facts_of(service: PeerService) -> dict[str, Any]:
+    """Return what the launcher is told with a round: bytes sent, budget spent, and whom it hears by links not open.
+
+    Args:
+      service: The running peer.
+    """
+    from tacit.peer.observing.link_states import link_states
+
+    node = service.node
+    sent = sum(service.counters.value("tacit_sent_bytes_total", to=name) or 0 for name in node.sends_to)
+    use = node.store.ledger.use() if node.plan.booked else None
+    heard = [row for row in link_states(service) if row["direction"] == "in" and row["state"] != "open"]
+    return {
+        "sent": int(sent),
+        "spent": use.spent if use is not None and use.unit == "epsilon" else None,
+        "not_open": {row["peer"]: row["state"] for row in heard},
+    }
 
 
 async def _take_part(

@@ -70,6 +70,8 @@ class Member:
     """Report after the first round since its last start."""
     round: int = 0
     """The last one that it told of."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """Report after that one: see `tacit.deploy.member.facts_of`."""
     exit_codes: list[int] = field(default_factory=list)
     """Of each start that is over."""
 
@@ -123,7 +125,7 @@ class Swarm:
         ]
         names = roster(problem.algorithms[algorithm], problem.graph(settings.seed))
         self.members = {name: Member(name, directory / name) for role in names.values() for name in role}
-        learners = names[problem.algorithms[algorithm].learner]
+        self.learners = learners = names[problem.algorithms[algorithm].learner]
         self.liars = frozenset(learners[k] for k in problem.liars_of(settings.seed))
         """Names of the members that lie."""
         for name in sorted(self.liars)[:1]:
@@ -300,7 +302,7 @@ class Swarm:
             member.port = event["port"]
         elif event["event"] == "round":
             member.first_round = member.first_round or event
-            member.round = event["round"]
+            member.round, member.said = event["round"], event
             self._told(min(each.round for each in self.members.values()))
         elif event["event"] == "finished":
             member.finished, member.round = event, event["round"]

@@ -116,7 +116,7 @@ class _Progress:
         self._log, self._sweep, self._begun, self.done = log, sweep, time.monotonic(), 0
         self.before = 0
         """Settings of earlier rungs."""
-        self._curve, self._figure = ("loss", "loss") if sweep.minimise else ("score", "accuracy")
+        self._figure = "loss" if sweep.minimise else "accuracy"
 
     def at(self, done: int, rows: Rows) -> None:
         """Take how many settings of a rung are done."""
@@ -126,7 +126,7 @@ class _Progress:
         best = (min if self._sweep.minimise else max)(finite, default=math.nan)
         seconds, more = time.monotonic() - self._begun, done - self.done
         self.done = done
-        curve = block(np.array([done]), {self._curve: np.array([[best]])})
+        curve = block(np.array([done]), {"best": np.array([[best]])})
         self._log.rows(done, [curve] if finite else [], {self._figure: best}, more / seconds if seconds > 0 else None)
 
 

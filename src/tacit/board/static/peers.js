@@ -41,7 +41,7 @@ const linkWords = (peer) => {
 function certificate(peer) {
   const days = ending(peer);
   if (days === null) return fact("certificate", null, "not known");
-  const far = duration(days > 3 ? 86400 * Math.floor(days) : Math.abs(days) * 86400);
+  const far = duration(86400 * (Math.abs(days) > 3 ? Math.floor(Math.abs(days)) : Math.abs(days)));
   return fact("certificate", days < 0 ? "bad" : days < SOON ? "warn" : null, days < 0 ? `ended ${far} ago` : `ends in ${far}`);
 }
 

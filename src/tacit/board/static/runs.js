@@ -20,7 +20,7 @@ const kept = { text: "", state: "", kind: "", method: "", order: "newest", ticke
 export function progress(run) {
   const share = run.rounds ? run.done / run.rounds : null;
   const left = run.state === "live" && run.rate && run.rounds ? (run.rounds - run.done) / run.rate : null;
-  const rounds = run.rounds ? `${count(run.done)} of ${count(run.rounds)} rounds` : some(run.done, "round");
+  const what = run.kind === "sweep" ? "setting" : "round", rounds = run.rounds ? `${count(run.done)} of ${count(run.rounds)} ${what}s` : some(run.done, what);
   return h("div", { class: "progress" },
     share === null ? null : h("progress", { max: "1", value: share, "aria-label": `Progress of ${run.label}` }),
     h("small", {}, rounds, share !== null && run.state !== "done" ? ` · ${percent(share)}` : "", left !== null ? ` · ${duration(left)} left` : ""));

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 
 /** What curves and figures are: title, the unit of the axis, an explanation. */
 export const FIGURES = {
+  best: ["Best so far", "the sweep's metric", "The metric of the best of the settings that are done, over their number: each run of one seed counts."],
   loss: ["Loss", "loss in the round", "What a prediction cost before the agent learnt from the sample, as a mean over the agents. Lower is better."],
   average_loss: ["Average loss", "average loss up to the round", "The loss as a mean over all agents and all rounds so far. Lower is better."],
   score: ["Score", "score", "Share of right predictions, or the score of the task. Higher is better."],
