@@ -18,7 +18,8 @@ import pytest
 from rich.console import Console
 
 from tacit.cli.terminal import BLOCKS, LETTERS, MOST_VALUES, Curve, TerminalView, sparkline
-from tacit.results.live import About, Part
+from tacit.results.live import About, Drawing, LinksSeen, Part
+from tacit.results.live.parts import NoSights
 
 ABOUT = About("online_push_sum", 8, 2, 1000, 0, "float32", "a ring", "drift", "accuracy", True, "epsilon 2")
 STEERING = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
@@ -26,7 +27,7 @@ CLEARS = re.compile(r"\x1b\[[23]?J")
 """Sequences that empty the screen or what is below: they flicker."""
 
 
-class Sights:
+class Sights(NoSights):
     asked = 0
 
     def spent(self):
@@ -55,6 +56,23 @@ def drawn(width, label="a label", encoding="utf-8", about=ABOUT, sights=None):
             seen.append(watch.lines(part).plain.split("\n"))
     buffer.flush()
     return seen, buffer.buffer.getvalue().decode(encoding)
+
+
+class Delayed(Sights):
+    def drawing(self):
+        ends = np.arange(8)
+        return Drawing(8, ("",) * 8, None, ends, (ends + 1) % 8, ("late", "lost"))
+
+    def links(self):
+        return LinksSeen({"late": np.array([2, 5]), "lost": np.array([1])}, (5, 3))
+
+
+def test_late_links_are_told_where_a_channel_delays():
+    (*_, last), _ = drawn(100, sights=Delayed())
+    assert len(last) == 3
+    assert "2 late, 1 lost" in last[2]
+    assert "5 to 6, 3 rounds" in last[2]
+    assert all(len(line) <= 30 for lines in drawn(30, sights=Delayed())[0] for line in lines)
 
 
 def test_what_it_shows():

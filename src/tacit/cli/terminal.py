@@ -103,6 +103,7 @@ class _Shown:
         self._loss = Curve()
         self._last: dict[str, float] = {}
         self._epsilon, self._look_again = math.nan, 0.0
+        self._links = ""
 
     def __call__(self, part: Part) -> None:
         if part.rounds:
@@ -145,15 +146,33 @@ class _Shown:
             if room >= 8:
                 figures.insert(0, sparkline(self._loss.columns(room), LETTERS if plain else BLOCKS))
             rows.append(("  " + _fitting(figures, max(0, width - 2)))[:width])
+            if self._links:
+                rows.append(("  " + self._links)[:width])
         return Text("\n".join(rows), no_wrap=True, overflow="crop", end="")
 
     def _look(self, part: Part) -> None:
-        """Look at the privacy that was spent, now and then."""
+        """Look at the privacy that was spent, and at late and lost links, now and then."""
         begun = time.perf_counter()
-        if part.about.private and begun >= self._look_again:
-            self._epsilon, _ = part.sights.spent()
+        delayed = "late" in part.sights.drawing().states
+        if (part.about.private or delayed) and begun >= self._look_again:
+            if part.about.private:
+                self._epsilon, _ = part.sights.spent()
+            self._links = _links(part) if delayed else ""
             now = time.perf_counter()
             self._look_again = now + (now - begun) / SHARE
+
+
+def _links(part: Part) -> str:
+    """Return the slowest link of the last round, and how many were late and lost, in words; empty: none was."""
+    seen, drawing = part.sights.links(), part.sights.drawing()
+    if not seen.states:
+        return ""
+    told = ", ".join(f"{len(places):,} {state}" for state, places in seen.states.items())
+    if seen.slowest is None:
+        return f"links: {told}"
+    place, rounds = seen.slowest
+    ends = (drawing.names[k] or str(k) for k in (drawing.senders[place], drawing.receivers[place]))
+    return f"links: {told}; slowest {' to '.join(ends)}, {rounds} rounds"
 
 
 def _fitting(parts: Sequence[str], width: int) -> str:
