@@ -200,7 +200,7 @@ def test_what_rounding_takes_stays_in_the_sum():
         data = tacit.streams.from_function(lambda start, stop: still.chunk(0, 1), agents=AGENTS)
         result = run_in_process(compressed(method, "int4", block=8), graph, data, rounds=7, dtype="float64", start=far)
         states = [machine.state.state for machine in result.machines["peer"]]
-        each = np.array([state.z if hasattr(state, "z") else state.w for state in states])
+        each = np.array([state.z if hasattr(state, "z") else method.model(state) for state in states])
         np.testing.assert_allclose(each.mean(axis=0), mean, rtol=1e-7, atol=1e-8)  # but for the steps
         assert each.std(axis=0).mean() < 0.5
 

@@ -16,9 +16,8 @@ import tacit
 from tacit import runtime
 from tacit.audit import audit as audit_on
 from tacit.core.contract import Clip, Inbox, Mechanism, Phase, per_slot, share
-from tacit.privacy import clipping, gaussian, laplace
+from tacit.privacy import clipping, draws, gaussian, laplace, noise
 from tacit.privacy.draws import Released
-from tacit.runtime import calls
 
 ONLINE = tacit.algorithms.distributed_online
 LAPLACE = laplace(epsilon=1.0, clip=0.5, perturbs="model")
@@ -41,13 +40,13 @@ def caught(found, statistic: str = "likelihood", margin: float = 1.2) -> None:
 @pytest.fixture
 def released(monkeypatch):
     """Replace the runtime's release by a function of the real one and its arguments."""
-    release = calls.release
+    release = draws.release
 
     def replace(fault):
         def real(*given):
             return release(*given)[:2]
 
-        monkeypatch.setattr(calls, "release", lambda *given: Released(*fault(real, *given[:5])))
+        monkeypatch.setattr(draws, "release", lambda *given: Released(*fault(real, *given[:5])))
 
     return replace
 
@@ -103,8 +102,8 @@ def test_a_clip_of_the_mean_instead_of_each_record(monkeypatch):
 
 @pytest.mark.covered_by("test_faults.py, noise that overlaps")
 def test_noise_reused_across_rounds(monkeypatch):
-    real = calls.noise_words
-    monkeypatch.setattr(calls, "noise_words", lambda key, t, phase: real(key, 0, phase))
+    real = noise.noise_words
+    monkeypatch.setattr(noise, "noise_words", lambda key, t, phase: real(key, 0, phase))
     caught(audit(ONLINE, GAUSSIAN, trials=TRIALS), "repeated noise")
 
 

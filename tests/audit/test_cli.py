@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from tacit import runtime
 from tacit.cli.audit import audit
 from tacit.core.errors import ContractError
+from tacit.privacy import draws
 from tacit.privacy.draws import Released
-from tacit.runtime import calls
 
 APP = typer.Typer()
 APP.command()(audit)
@@ -35,7 +35,7 @@ def test_a_claim_that_holds_is_told_in_a_sentence():
 
 
 def test_a_broken_claim_is_exit_code_1(monkeypatch):
-    monkeypatch.setattr(calls, "release", lambda m, words, value, *given: Released(value, None))
+    monkeypatch.setattr(draws, "release", lambda m, words, value, *given: Released(value, None))
     outcome = run("distributed_online", "--epsilon", "0.5", "--json")
     assert outcome.exit_code == 1
     facts = json.loads(outcome.output)

@@ -16,9 +16,8 @@ import pytest
 import tacit
 from tacit.audit import PROBLEMS, audit
 from tacit.core.contract import Algorithm, Clip, Mechanism, share
-from tacit.privacy import clipping, decaying_gaussian, gaussian, graph_homomorphic, laplace
+from tacit.privacy import clipping, decaying_gaussian, draws, gaussian, graph_homomorphic, laplace, noise
 from tacit.privacy.draws import Released
-from tacit.runtime import calls
 from tests.daily import some
 
 ONLINE = tacit.algorithms.distributed_online
@@ -165,12 +164,12 @@ def released_by(fault):
     """Return what breaks the runtime's release: a function of the real one and its arguments."""
 
     def breaks(patch):
-        release = calls.release
+        release = draws.release
 
         def real(*given):
             return release(*given)[:2]
 
-        patch.setattr(calls, "release", lambda *given: Released(*fault(real, *given[:5])))
+        patch.setattr(draws, "release", lambda *given: Released(*fault(real, *given[:5])))
 
     return breaks
 
@@ -200,32 +199,32 @@ def _whole_steps_of_noise(real, mechanism, words, value, view, records):
 
 def _paired(patch):
     """Every second round takes back the noise of the round before."""
-    words, real = calls.noise_words, calls.release
-    patch.setattr(calls, "noise_words", lambda key, t, phase: words(key, (t + 1) // 2, phase))
+    words, real = noise.noise_words, draws.release
+    patch.setattr(noise, "noise_words", lambda key, t, phase: words(key, (t + 1) // 2, phase))
 
     def fault(mechanism, words, value, view, records, memory):
         noisy, noise, _ = real(mechanism, words, value, view, records)
         sign = jnp.where(view.round % 2 == 0, -1, 1)
         return Released(jax.tree.map(lambda a, b: b + sign * (a - b), noisy, value), noise)
 
-    patch.setattr(calls, "release", fault)
+    patch.setattr(draws, "release", fault)
 
 
 def _overlapping(patch):
     """The noise of a round is half of its own and half of the next round's; its variance is as declared."""
-    words, real = calls.noise_words, calls.release
-    patch.setattr(calls, "noise_words", lambda key, t, phase: (words(key, t, phase), words(key, t + 1, phase)))
+    words, real = noise.noise_words, draws.release
+    patch.setattr(noise, "noise_words", lambda key, t, phase: (words(key, t, phase), words(key, t + 1, phase)))
 
     def fault(mechanism, words, value, view, records, memory):
         (one, noise, _), (two, *_) = (real(mechanism, each, value, view, records) for each in words)
         return Released(jax.tree.map(lambda a, b, v: v + (a + b - 2 * v) / jnp.sqrt(2), one, two, value), noise)
 
-    patch.setattr(calls, "release", fault)
+    patch.setattr(draws, "release", fault)
 
 
 def _by_the_round_alone(patch):
-    words = calls.noise_words
-    patch.setattr(calls, "noise_words", lambda key, t, phase: words(jax.random.key(7), t, phase))
+    words = noise.noise_words
+    patch.setattr(noise, "noise_words", lambda key, t, phase: words(jax.random.key(7), t, phase))
 
 
 FAULTS = {

@@ -215,7 +215,7 @@ def test_a_start_is_in_the_peer_s_own_log_whatever_started_it(fleet, caplog):
             assert told() == []
             async with fleet.door("hospital-a", port):  # as `systemctl start` has it: no child of the board
                 await until(lambda: told() == ["board"])
-                assert federation.peers["hospital-a"].started_by is None
+                await until(lambda: federation.peers["hospital-a"].started_by is None)
 
     with caplog.at_level("WARNING", "tacit.peer"):
         run(scenario())

@@ -241,7 +241,7 @@ def peer_documents() -> Iterator[tuple[dict[str, Any], Path_, list[str]]]:
     ):
         yield whole, (name,), list(model.model_fields)
     for stream in STREAMS:
-        keys = {key for kind in streams.KINDS.values() for key in kind.model_fields}
+        keys = {key for kind in streams.KINDS for key in streams.table_of(kind).model_fields}
         yield {**whole, "stream": stream}, ("stream",), sorted(keys)
 
 

@@ -105,21 +105,13 @@ def test_runs_say_the_same_one_by_one_and_all_at_once(monkeypatch: pytest.Monkey
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
 
 
-def test_only_losses_with_convolutions_are_run_in_turn() -> None:
-    """Judged by the model of a state, which need not be like the first parameters."""
-    batch = Batch(jnp.ones((2, 3)), jnp.ones(2))
-
+def test_only_learners_with_convolutions_work_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     def smoothed(w: jax.Array, batch: Batch) -> jax.Array:
-        return jnp.sum(jnp.convolve(batch.x[0], w))
+        return jnp.sum(jnp.convolve(jnp.ravel(batch.x), w))
 
-    for objective, expected in (
-        (tacit.objectives.logistic(), False),
-        (tacit.objectives.from_loss(smoothed, jnp.zeros(3)), True),
-    ):
+    found = []
+    monkeypatch.setattr("tacit.simulator.setup.convolves", lambda *given: found.append(convolves(*given)) or found[-1])
+    for objective in (tacit.objectives.logistic(), tacit.objectives.from_loss(smoothed, jnp.zeros(3))):
         method = tacit.algorithms.distributed_online(objective, step=0.1)
-        inside = method._replace(
-            init={"peer": lambda key, params, views: (params, params[:0])},
-            model=lambda state: state[0],
-        )
-        for algorithm in (method, inside):
-            assert convolves(algorithm, jnp.zeros(3), batch, {"peer": {}}) is expected
+        tacit.simulate(method, tacit.graphs.ring(3), tacit.streams.logistic_drift(3, 3), rounds=1)
+    assert found == [False, True]

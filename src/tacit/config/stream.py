@@ -84,9 +84,9 @@ def stream_of(data: Mapping[str, Any], job: Job, file: Path) -> Stream:
     place, kind = Place(str(file), "[stream]"), data.get("kind", "push")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigError(f"{place} kind = {toml_text(kind)}: {unknown_name(str(kind), list(KINDS), 'kind')}")
-    table = _table(kind)
+    table = table_of(kind)
     others = [key for key in data if key not in table.model_fields]
-    needless = [key for key in others if any(key in _table(other).model_fields for other in KINDS)]
+    needless = [key for key in others if any(key in table_of(other).model_fields for other in KINDS)]
     if needless:
         raise ConfigError(
             f"{place}: kind = {kind!r} takes no {', no '.join(sorted(needless))}; remove it, or choose another kind"
@@ -104,7 +104,12 @@ def stream_of(data: Mapping[str, Any], job: Job, file: Path) -> Stream:
     return stream
 
 
-def _table(kind: str) -> type[Stream]:
+def table_of(kind: str) -> type[Stream]:
+    """Return the class of a kind's table.
+
+    Args:
+      kind: One of `KINDS`.
+    """
     module, name = KINDS[kind].split(".")
     found: type[Stream] = getattr(import_module(f"{__package__}.{module}"), name)
     return found

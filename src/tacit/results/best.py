@@ -74,7 +74,7 @@ class Best:
       ... )
       >>> run.rounds < 200 and bool(best.loss == run.recorded["held_out"].min())
       True
-      >>> best.of(run).model().card.made.rounds == run.recorded_rounds[best.look]
+      >>> bool(best.of(run).model().card.made.rounds == run.recorded_rounds[best.look])
       True
     """
 

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from tacit.core.contract import Algorithm, Batch, Params, Tree, View
 from tacit.core.messages import Array
 from tacit.privacy.per_record.rewriting import Operation, contains, run, traced, walk
+from tacit.runtime.calls import with_data
 
 CONVOLUTION = "conv_general_dilated"
 MOST_PLACES = 16
@@ -30,20 +31,24 @@ MOST_PLACES = 16
 
 
 def convolves(algorithm: Algorithm, params: Params, batch: Batch, views: Mapping[str, Mapping[str, View]]) -> bool:
-    """Whether the loss of a method has convolutions, and is computed where their form matters.
+    """Whether learners of a method compute convolutions, and do so where their form matters.
 
     Args:
-      algorithm: The method; its loss is traced for the model of a first state, which need not be `params`.
+      algorithm: The method; what its learners compute has been traced before, so that it is looked up here.
       params: First parameters, or their shapes.
       batch: Of one agent, likewise.
       views: One agent's view per role and link set.
     """
     if jax.default_backend() != "cpu":
         return False
-    role, key = algorithm.predictor, jax.eval_shape(lambda: jax.random.key(0))
+    role, key = algorithm.learner, jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(algorithm.init[role], key, params, views[role])
-    model = jax.eval_shape(algorithm.model, state)
-    return contains(jax.make_jaxpr(algorithm.objective.loss)(model, batch), CONVOLUTION)
+    for phase in algorithm.phases:
+        if phase.source == role:
+            view, own = jax.eval_shape(with_data, views[role][phase.links], batch)
+            if contains(jax.make_jaxpr(phase.compute)(key, state, own, view), CONVOLUTION):
+                return True
+    return False
 
 
 def in_fast_form(function: Callable[..., Tree]) -> Callable[..., Tree]:
