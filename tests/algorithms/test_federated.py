@@ -166,13 +166,13 @@ def test_the_same_in_the_dense_engine(monkeypatch, with_noise_on_models):
     np.testing.assert_allclose(run.recorded["servers"][0], models, rtol=1e-12, atol=1e-14)
 
 
-def test_one_server_is_federated_averaging_to_the_bit(with_noise_on_models):
+def test_one_server_is_federated_averaging(with_noise_on_models):
     _, (_, models) = with_noise_on_models
     noise = laplace_of_size(SIZE, perturbs="model")
     algorithm = graph_federated(OBJECTIVE, STEP, noise, **settings(CLIENTS))
     alone = tacit.graphs.complete(1).with_weights("metropolis")
     _, others = of_run(algorithm, federation(alone, CLIENTS), stream(CLIENTS))
-    assert others.tobytes() == models.tobytes()
+    np.testing.assert_allclose(others, models, rtol=1e-14, atol=1e-15)  # two programs: a last bit may differ
 
 
 # -- several servers ---------------------------------------------------------------------------------------------------
