@@ -27,6 +27,7 @@ OBJECTIVE = tacit.objectives.logistic(l2=L2)
 MUTUAL = tacit.graphs.small_world(AGENTS, 2, 0.3, seed=1)
 ONE_WAY = tacit.graphs.random_digraph(AGENTS, 3, seed=5)
 ATC = adapt_then_combine(OBJECTIVE, STEP)
+IN_ALL_METHODS = pytest.mark.covered_by("contract/test_compressed.py")
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +167,12 @@ def test_choco_sgd_comes_as_near_to_the_optimum_as_whole_messages():
     [
         pytest.param(compressed(ATC, "int4"), MUTUAL, id="shared"),
         pytest.param(compressed(online_push_sum(OBJECTIVE, STEP), "int8", block=16), ONE_WAY, id="pushed"),
-        pytest.param(compressed(fedavg(OBJECTIVE, STEP, cohort=3), "int8"), star_roles(AGENTS), id="a server's"),
+        pytest.param(
+            compressed(fedavg(OBJECTIVE, STEP, cohort=3), "int8"),
+            star_roles(AGENTS),
+            id="a server's",
+            marks=IN_ALL_METHODS,
+        ),
         pytest.param(choco_sgd(OBJECTIVE, STEP, operator="every_k"), MUTUAL, id="differences"),
     ],
 )

@@ -6,7 +6,6 @@ import doctest
 import inspect
 import re
 
-import jax
 import pytest
 
 import tacit
@@ -35,15 +34,12 @@ def test_a_signature_can_be_read_and_a_method_names_its_text(name):
     assert len(inspect.getdoc(found).splitlines()[0]) <= 115
 
 
-def test_examples_run():
+def test_there_are_examples():
+    """They are run with those of all modules: docs/test_doctests.py."""
     examples = [getattr(tacit.algorithms, name) for name in PUBLIC] + [type(tacit.algorithms.REGISTRY)]
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    with jax.enable_x64(False):
-        for found in examples:
-            for test in doctest.DocTestFinder(recurse=False).find(found, found.__name__, globs={}):
-                runner.run(test)
-    assert runner.summarize(verbose=False).failed == 0
-    assert runner.tries > 3 * len(tacit.algorithms.registry.METHODS) / 2
+    parser = doctest.DocTestParser()
+    lines = sum(len(parser.get_examples(inspect.getdoc(found) or "")) for found in examples)
+    assert lines > 3 * len(tacit.algorithms.registry.METHODS) / 2
 
 
 def _section(found, title: str) -> str:

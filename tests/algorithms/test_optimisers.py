@@ -98,7 +98,7 @@ def test_the_plain_step_is_a_special_case(name):
     np.testing.assert_allclose(runs[1].models, runs[0].models, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["online_push_sum", "fedavg"])
+@pytest.mark.parametrize("name", some(["online_push_sum", "fedavg"], "push-sum", daily=["online_push_sum"]))
 def test_peers_do_as_the_simulator(name):
     settings = {"cohort": 3, "local_steps": 2} if name == "fedavg" else {}
     noise = gaussian(noise_multiplier=0.5, clip=1.0, perturbs="gradient")

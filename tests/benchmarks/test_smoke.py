@@ -20,8 +20,11 @@ def test_every_benchmark_is_found() -> None:
     "name",
     some(
         names(),
-        "algorithms/test_pao_fed.py, faults/test_processes.py, simulator/test_program_cache.py, deploy/test_host.py and board/test_browser.py, of what they measure",
-        covered=["asynchronous", "board", "hosted", "soak", "start", "swarm"],
+        "the tests of what they measure",
+        covered=[
+            *("agent_loops", "asynchronous", "board", "compression", "correlated_network", "hosted", "networks"),
+            *("networks_gpu", "noise", "robustness", "shards", "soak", "start", "swarm", "sweep"),
+        ],
     ),
 )
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

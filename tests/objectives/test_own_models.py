@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
+from tests.daily import some
 
 import tacit
 from tacit.core.contract import Clip
@@ -125,7 +126,7 @@ def largest_gap(a, b):
     )
 
 
-@pytest.mark.parametrize("library", DRAWING)
+@pytest.mark.parametrize("library", some(DRAWING, "a function", daily=["function"]))
 def test_with_noise_adam_and_dropout_peers_do_as_the_simulator(library):
     noise = gaussian(noise_multiplier=0.5, clip=1.0, perturbs="gradient")
     method = tacit.algorithms.distributed_online(DRAWING[library](), optax.adam(0.01), noise)
@@ -167,7 +168,7 @@ def test_each_record_of_a_clipped_batch_draws_for_itself():
     assert largest_gap(pair, jax.tree.map(lambda a, b: (a + b) / 2, *each)) < 1e-6
 
 
-@pytest.mark.parametrize("library", STILL)
+@pytest.mark.parametrize("library", some(STILL, "nnx", daily=["nnx"]))
 def test_a_loss_for_batches_is_the_same_with_a_clip(library):
     objective = STILL[library](l2=0.1)
     assert objective.training is None

@@ -210,6 +210,7 @@ def test_a_record_without_a_direction_counts_zero_and_spoils_no_other(poison: fl
             np.testing.assert_allclose(length(jax.tree.map(np.subtract, found, wanted)), 0, atol=1e-6)
 
 
+@pytest.mark.covered_by("the sum of gradients clipped one by one")
 def test_a_wide_clip_changes_nothing() -> None:
     for model in (dense, picture):
         params, loss, batch = some_params(model), loss_of(model), some_records()
